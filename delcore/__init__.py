@@ -1,0 +1,72 @@
+"""delcore: numeric learning in language models, around DEL, the Digit Entropy Loss (arXiv:2605.20369).
+
+Importing this package loads nothing heavy; each name below is loaded when it is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from delcore.config import TrainConfig
+    from delcore.data import align
+    from delcore.digits import DigitVocab, number_spans, place_weights
+    from delcore.equilibria import Equilibrium, equilibrium
+    from delcore.errors import InputError
+    from delcore.losses import LOSSES, LossOutput, numeric_loss
+    from delcore.models import load_model
+    from delcore.probe import DigitPosition, digit_distributions
+    from delcore.train import Run, finetune
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "DigitPosition": "probe",
+    "DigitVocab": "digits",
+    "Equilibrium": "equilibria",
+    "InputError": "errors",
+    "LOSSES": "losses",
+    "LossOutput": "losses",
+    "Run": "train",
+    "TrainConfig": "config",
+    "align": "data",
+    "digit_distributions": "probe",
+    "equilibrium": "equilibria",
+    "finetune": "train",
+    "load_model": "models",
+    "number_spans": "digits",
+    "numeric_loss": "losses",
+    "place_weights": "digits",
+}
+
+__all__ = [
+    "DigitPosition",
+    "DigitVocab",
+    "Equilibrium",
+    "InputError",
+    "LOSSES",
+    "LossOutput",
+    "Run",
+    "TrainConfig",
+    "align",
+    "digit_distributions",
+    "equilibrium",
+    "finetune",
+    "load_model",
+    "number_spans",
+    "numeric_loss",
+    "place_weights",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'delcore' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"delcore.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)

@@ -1,0 +1,151 @@
+"""Where a loss would lead, if nothing but the loss decided: the equilibrium of its expected gradient.
+
+No model is needed. The true digit is drawn from a known distribution π; the ten digit logits and one other
+token's logit follow the expected training gradient, in float64, until it vanishes. Everything is computed through
+the losses themselves, so a loss and its equilibrium cannot disagree.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from delcore.digits import DigitVocab
+from delcore.errors import InputError
+from delcore.losses import Loss, get_loss
+from delcore.losses._positions import Positions, positions_from_logits
+
+TOLERANCE = 1e-10
+MOST_STEPS = 400
+FIRST_TIME_STEP = 1.0
+LOWEST_LEVEL = -15.0
+"""Digit logits whose common level (log-sum) is lower than this are taken to run off to minus infinity."""
+
+_VOCAB = DigitVocab(range(10))
+
+
+@dataclass(frozen=True)
+class Equilibrium:
+    """Where the expected gradient of a loss vanishes.
+
+    Args:
+        probabilities: p̂ of the digits 0 … 9 there.
+        entropy_nats: their entropy.
+        kl_nats: KL(π ‖ p̂) in nats, infinite where a possible digit has no probability left.
+        logits: the ten digit logits; for a loss that does not fix their level, with a log-sum of 0.
+        attained: False where no logits reach it, because the loss keeps falling as all logits are lowered together;
+            `probabilities` are then those it tends to.
+    """
+
+    probabilities: tuple[float, ...]
+    entropy_nats: float
+    kl_nats: float
+    logits: tuple[float, ...]
+    attained: bool
+
+
+def equilibrium(
+    name: str, pi: Any, *, alpha: float | None = None, u: float = 1.0, embedding: Tensor | None = None, **options: Any
+) -> Equilibrium:
+    """The digit probabilities that a loss leads to when the true digit is drawn from `pi`.
+
+    Args:
+        name: key of `LOSSES`.
+        pi: ten probabilities of the digits 0 … 9.
+        alpha: weight of the digit term; None for the loss's default.
+        u: place weight of the position, 0 or above.
+        embedding: [11, width], directions of the ten digits and one other token for EMO; None for orthogonal ones.
+        **options: as in `numeric_loss`, but `place` and `dot`, which one position does not have.
+
+    Raises:
+        InputError: an unknown loss or option, or a `pi` that is no distribution over ten digits.
+    """
+    loss = get_loss(name)
+    law = check_law(pi)
+    if "place" in options or "dot" in options:
+        raise InputError("`place` and `dot` say where a digit stands; an equilibrium takes its weight `u` instead.")
+    if not 0 <= u < float("inf"):
+        raise InputError(f"`u` must be 0 or above; got {u!r}.")
+    field = _ExpectedGradient(loss, law, loss.resolve_alpha(alpha), u, embedding, options)
+    logits, attained = _follow(field, torch.cat([law.clamp(min=1e-12).log(), torch.tensor([-1.0]).double()]))
+    digits = logits[:10]
+    return _describe(digits if loss.name in ("del", "del_released") else digits - digits.logsumexp(0), law, attained)
+
+
+def check_law(pi: Any) -> Tensor:
+    """`pi` as ten float64 probabilities that sum to 1, or an error that says what is wrong."""
+    law = torch.as_tensor(pi, dtype=torch.float64).flatten()
+    if law.numel() != 10 or not bool((law >= 0).all()) or abs(float(law.sum()) - 1) > 1e-6:
+        raise InputError(f"`pi` must be ten probabilities that sum to 1; got {law.tolist()}.")
+    return law / law.sum()
+
+
+@dataclass(frozen=True)
+class _ExpectedGradient:
+    """Expected training gradient of eleven logits, through the loss itself."""
+
+    loss: Loss
+    law: Tensor
+    alpha: float
+    u: float
+    embedding: Tensor | None
+    options: dict[str, Any]
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """From [points, 11] logits to the gradient at each point, the same shape."""
+        logits = logits.detach().requires_grad_()
+        every_digit = logits.unsqueeze(1).expand(-1, 10, -1)  # position k has the true digit k
+        value = (self.terms(every_digit) * self.law).sum()
+        return torch.autograd.grad(value, logits)[0]
+
+    def terms(self, logits: Tensor) -> Tensor:
+        """Loss of each position, [points, 10], before the average over the law."""
+        terms = self.loss(self._positions(logits), **self.options)
+        return terms.token if terms.digit is None else terms.token + self.alpha * terms.digit
+
+    def _positions(self, logits: Tensor) -> Positions:
+        labels = torch.arange(10).expand(logits.shape[0], 10)
+        directions = torch.eye(11, dtype=torch.float64) if self.embedding is None else self.embedding
+        positions = positions_from_logits(logits, labels, _VOCAB, embedding=directions)
+        weight = torch.full_like(positions.cross_entropy, self.u)
+        object.__setattr__(positions, "place_weight", lambda rule, **constants: weight)
+        return positions
+
+
+def _follow(field: _ExpectedGradient, logits: Tensor) -> tuple[Tensor, bool]:
+    """Follow −gradient by implicit steps of growing length, so that only a stable equilibrium can hold.
+
+    The other token is never right, so its logit falls for ever; it is put far below the digits at the end of each
+    step, which is where the flow takes it.
+    """
+    step, size = FIRST_TIME_STEP, float("inf")
+    spread = 1e-5 * torch.cat([torch.eye(11), -torch.eye(11)]).double()
+    for _ in range(MOST_STEPS):
+        logits = torch.cat([logits[:10], logits[:10].logsumexp(0, keepdim=True) - 40])
+        around = field(torch.cat([logits.unsqueeze(0), logits + spread]))
+        gradient = around[0]
+        runs_off = float(logits[:10].logsumexp(0)) < LOWEST_LEVEL
+        if runs_off or float(gradient[:10].abs().max()) < TOLERANCE:
+            return logits, not runs_off
+        slopes = ((around[1:12] - around[12:]) / 2e-5).T  # Jacobian by central differences
+        move = torch.linalg.solve(slopes + torch.eye(11).double() / step, -gradient)
+        move = move * min(1.0, 2.0 / float(move.abs().max()))
+        logits = logits + move
+        shrinks = float(gradient.abs().max()) < size
+        size = float(gradient.abs().max())
+        step = min(step * 4, 1e12) if shrinks else max(step / 4, 1.0)
+    return logits, float(gradient[:10].abs().max()) < 1e-6
+
+
+def _describe(logits: Tensor, law: Tensor, attained: bool) -> Equilibrium:
+    log_probs = logits.log_softmax(0)
+    probs = log_probs.exp()
+    possible = law > 0
+    return Equilibrium(
+        probabilities=tuple(probs.tolist()),
+        entropy_nats=float(-(probs * log_probs).sum()),
+        kl_nats=float((law[possible] * (law[possible].log() - log_probs[possible])).sum()),
+        logits=tuple(logits.tolist()),
+        attained=attained,
+    )

@@ -1,0 +1,220 @@
+"""The losses: one registry, one signature, one place that normalises.
+
+>>> import torch
+>>> from delcore import DigitVocab, numeric_loss
+>>> uniform = torch.zeros(1, 1, 10)
+>>> numeric_loss("ntl_was", uniform, torch.tensor([[0]]), DigitVocab(range(10)), alpha=1.0).digit_term.item()
+4.5
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from delcore.digits import DigitVocab
+from delcore.errors import InputError
+from delcore.losses._checks import check_inputs, check_range, normalise
+from delcore.losses._positions import Positions, Terms, positions_from_logits
+from delcore.losses.digit_entropy import del_released, digit_entropy
+from delcore.losses.dist2 import dist2
+from delcore.losses.emo import emo
+from delcore.losses.mixce import mixce
+from delcore.losses.mle import mle
+from delcore.losses.ntl import ntl_mse, ntl_was
+
+__all__ = ["LOSSES", "Loss", "LossOutput", "numeric_loss"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """An entry of `LOSSES`: a function of the batch's positions, and what a user should know of it.
+
+    Args:
+        name: its key, the same in code, command line, tests and figures.
+        title: as the papers write it.
+        function: from `Positions` and options to `Terms`.
+        alpha: default weight of the digit term; None for a loss without one.
+        place: default place rule of the digit term; None for a loss without one.
+        per_batch: the digit term is averaged over the batch at hand, not over the whole optimiser step.
+    """
+
+    name: str
+    title: str
+    function: Callable[..., Terms]
+    alpha: float | None = None
+    place: str | None = None
+    per_batch: bool = False
+
+    def __call__(self, positions: Positions, **options: Any) -> Terms:
+        """Check that the options fit, then compute the loss's terms."""
+        self.check_options(options)
+        return self.function(positions, **options)
+
+    @cached_property
+    def options(self) -> Mapping[str, Any]:
+        """The options that this loss takes, with their defaults."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return MappingProxyType({p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY})
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Refuse an option that this loss does not take."""
+        unknown = [name for name in options if name not in self.options]
+        if unknown:
+            fitting = ", ".join(f"`{name}`" for name in self.options) or "no options"
+            raise InputError(f"`{self.name}` does not take `{unknown[0]}`; it takes {fitting}.")
+
+    def resolve_alpha(self, alpha: float | None) -> float:
+        """The weight of the digit term: `alpha`, or the default; 0 for a loss without such a term."""
+        if self.alpha is None:
+            if alpha is not None:
+                raise InputError(f"`alpha` weighs a digit term, and `{self.name}` has none. Leave it out.")
+            return 0.0
+        if alpha is None:
+            return self.alpha
+        check_range("alpha", alpha, 0, float("inf"))
+        return float(alpha)
+
+
+LOSSES: Mapping[str, Loss] = MappingProxyType(
+    {
+        loss.name: loss
+        for loss in (
+            Loss("mle", "MLE", mle),
+            Loss("mixce", "MixCE", mixce),
+            Loss("emo", "EMO", emo),
+            Loss("ntl_was", "NTL-WAS", ntl_was, alpha=0.3, place="none"),
+            Loss("ntl_mse", "NTL-MSE", ntl_mse, alpha=0.3, place="none"),
+            Loss("dist2", "DIST2Loss", dist2, alpha=0.1, place="none"),
+            Loss("del", "DEL", digit_entropy, alpha=0.1, place="decimal"),
+            Loss("del_released", "DEL (as released)", del_released, alpha=0.01, place="released", per_batch=True),
+        )
+    }
+)
+
+
+def get_loss(name: str) -> Loss:
+    """Look a loss up by its name, or say which names there are."""
+    if name not in LOSSES:
+        raise InputError(f"`loss` must be one of {', '.join(LOSSES)}; got {name!r}.")
+    return LOSSES[name]
+
+
+class LossOutput(NamedTuple):
+    """A loss and its parts; total = token_term + digit_term.
+
+    Args:
+        total: scalar to call `backward` on, attached to the graph even without digits.
+        token_term: sum of the token terms over `step_tokens`.
+        digit_term: α times the sum of u·ℓ over `step_digits`; exactly 0 without digits.
+        n_tokens: supervised positions in this batch.
+        n_digits: digit positions in this batch.
+        digit_mass: mean of m over this batch's digit positions, from 0 to 1; 0 without digits; detached.
+        digit_entropy: mean entropy of p̂ over them, in nats, likewise.
+        digit_accuracy: share of them whose most probable digit is the true one, likewise.
+        per_position: [batch, seq], token term + α·u·ℓ before the division by the counts; 0 where not supervised.
+    """
+
+    total: Tensor
+    token_term: Tensor
+    digit_term: Tensor
+    n_tokens: Tensor
+    n_digits: Tensor
+    digit_mass: Tensor
+    digit_entropy: Tensor
+    digit_accuracy: Tensor
+    per_position: Tensor
+
+
+def numeric_loss(
+    name: str,
+    logits: Float[Tensor, "batch seq vocab"],
+    labels: Int[Tensor, "batch seq"],
+    vocab: DigitVocab,
+    *,
+    alpha: float | None = None,
+    step_tokens: int | Tensor | None = None,
+    step_digits: int | Tensor | None = None,
+    segments: Int[Tensor, "batch seq"] | None = None,
+    embedding: Float[Tensor, "rows width"] | None = None,
+    validate: bool | None = None,
+    **options: Any,
+) -> LossOutput:
+    """One of the `LOSSES` of one batch, (1/M) Σ token terms + α (1/N) Σ u·ℓ.
+
+    Position t of `logits` predicts position t of `labels`; `delcore.align` makes them so.
+
+    Args:
+        name: key of `LOSSES`.
+        logits: raw scores, any float dtype, at least as wide as the tokenizer.
+        labels: token ids; `IGNORE` (−100) where not supervised. Moved to the device of `logits`.
+        vocab: the ten digit ids.
+        alpha: weight of the digit term; None for the loss's default.
+        step_tokens: M, supervised positions of the whole optimiser step, over all its micro-batches and ranks;
+            None if this batch is the whole step.
+        step_digits: N, its digit positions, likewise.
+        segments: packed sample of each position; numbers do not cross its borders.
+        embedding: output embedding, [at least vocab, width]; `emo` needs it and never trains it.
+        validate: look for labels out of range; by default on the CPU only, as it makes a GPU wait.
+        **options: what this loss takes; see its function, or `LOSSES[name].options`.
+
+    Raises:
+        InputError: an unknown loss, an option that does not fit it or is out of range, shapes that differ,
+            digit ids beyond the head, labels out of range.
+        TypeError: integer logits or floating labels.
+
+    Source: for each loss in its own file. The normalisation is that of arXiv:2605.20369's cross-entropy,
+    applied to both terms; the released code averages the digit term per micro-batch (`del_released`).
+    """
+    loss = get_loss(name)
+    weight = loss.resolve_alpha(alpha)
+    labels = labels.to(logits.device)
+    check_inputs(logits, labels, vocab, segments, logits.device.type == "cpu" if validate is None else validate)
+    positions = positions_from_logits(logits, labels, vocab, segments=segments, embedding=embedding)
+    terms = loss(positions, **options)
+    return _reduce(positions, terms, weight, step_tokens, None if loss.per_batch else step_digits)
+
+
+def _reduce(
+    positions: Positions,
+    terms: Terms,
+    alpha: float,
+    step_tokens: int | Tensor | None,
+    step_digits: int | Tensor | None,
+) -> LossOutput:
+    n_tokens, n_digits = positions.supervised.sum(), positions.is_digit.sum()
+    digit = positions.digit_logits.sum(-1) * 0 if terms.digit is None else alpha * terms.digit
+    token_term = normalise(terms.token.sum(), n_tokens if step_tokens is None else step_tokens)
+    digit_term = normalise(digit.sum(), n_digits if step_digits is None else step_digits)
+    with torch.no_grad():
+        entropy, correct = digit_statistics(positions.digit_logits, positions.digit)
+        mass = positions.log_mass.exp().clamp(max=1)
+        digit_mass, digit_entropy, digit_accuracy = (
+            normalise(positions.at_digits(measure).sum(), n_digits) for measure in (mass, entropy, correct)
+        )
+    return LossOutput(
+        total=token_term + digit_term,
+        token_term=token_term,
+        digit_term=digit_term,
+        n_tokens=n_tokens,
+        n_digits=n_digits,
+        digit_mass=digit_mass,
+        digit_entropy=digit_entropy,
+        digit_accuracy=digit_accuracy,
+        per_position=terms.token + digit,
+    )
+
+
+def digit_statistics(
+    digit_logits: Float[Tensor, "*shape 10"], digit: Int[Tensor, "*shape"]
+) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
+    """Entropy of p̂ in nats, and 1 where the most probable digit is `digit`."""
+    log_probs = digit_logits.log_softmax(-1)
+    entropy = -(log_probs.exp() * log_probs.masked_fill(log_probs.isinf(), 0.0)).sum(-1)
+    return entropy, (digit_logits.argmax(-1) == digit).to(digit_logits.dtype)

@@ -1,0 +1,65 @@
+"""Input checks and the reduction that all losses share."""
+
+import torch
+from torch import Tensor
+
+from delcore.digits import IGNORE, DigitVocab
+from delcore.errors import InputError
+
+
+def check_inputs(logits: Tensor, labels: Tensor, vocab: DigitVocab, segments: Tensor | None, validate: bool) -> None:
+    """Refuse what cannot be a batch of aligned logits and labels, before any computation.
+
+    Raises:
+        TypeError: integer logits or floating labels.
+        InputError: shapes that differ, digit ids beyond the head and, if `validate` (which makes a GPU wait),
+            labels out of range.
+    """
+    if not logits.is_floating_point():
+        raise TypeError(f"`logits` must be floating point scores; got {logits.dtype}.")
+    if labels.is_floating_point() or labels.dtype == torch.bool:
+        raise TypeError(f"`labels` must be whole token ids; got {labels.dtype}.")
+    if logits.ndim != 3 or labels.ndim != 2 or logits.shape[:2] != labels.shape:
+        raise InputError(
+            "`logits` and `labels` must share [batch, seq]; "
+            f"got {list(logits.shape)[:-1]} and {list(labels.shape)}. Use `delcore.align` first."
+        )
+    if segments is not None and segments.shape != labels.shape:
+        raise InputError(
+            f"`segments` must have the shape of `labels`, {list(labels.shape)}; got {list(segments.shape)}."
+        )
+    top = max(vocab.ids)
+    if top >= logits.shape[-1]:
+        raise InputError(
+            f"`vocab` has the digit id {top}, but `logits` has {logits.shape[-1]} columns. "
+            "Make the vocabulary from this model's own tokenizer."
+        )
+    if validate and not labels.is_meta:
+        wrong = (labels != IGNORE) & ((labels < 0) | (labels >= logits.shape[-1]))
+        if wrong.any():
+            raise InputError(
+                f"`labels` must be {IGNORE} or from 0 to {logits.shape[-1] - 1}; got {int(labels[wrong][0])}."
+            )
+
+
+def check_range(name: str, value: float, low: float, high: float, *, low_open: bool = False) -> None:
+    """Refuse an option outside [low, high], or (low, high] if `low_open`; NaN is refused too."""
+    if not (low < value if low_open else low <= value) or not value <= high:
+        bracket = "(" if low_open else "["
+        raise InputError(f"`{name}` must lie in {bracket}{low:g}, {high:g}]; got {value!r}.")
+
+
+def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    """Refuse an option that is none of `choices`."""
+    if value not in choices:
+        raise InputError(f"`{name}` must be one of {', '.join(map(str, choices))}; got {value!r}.")
+
+
+def normalise(total: Tensor, count: Tensor | int) -> Tensor:
+    """Divide a sum over positions by a count; 0 attached to the graph where the count is 0.
+
+    The only division in the package that turns sums over positions into a loss.
+    """
+    if isinstance(count, int):
+        return total / max(count, 1)
+    return total / count.clamp(min=1)

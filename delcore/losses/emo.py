@@ -1,0 +1,34 @@
+"""EMO: cross-entropy with the expected cost of moving probability onto the label."""
+
+import math
+
+import torch
+
+from delcore.losses._checks import check_choice, check_range
+from delcore.losses._positions import EPS, Positions, Terms
+
+FORMS = ("capped", "uncapped", "anchored")
+
+
+def emo(positions: Positions, *, cap: float = 3.0, form: str = "capped") -> Terms:
+    """Half of CE + w·e, where e is the cosine cost and w = CE/e is stopped and capped.
+
+    Args:
+        positions: the batch, made with an `embedding`.
+        cap: upper limit of w, above 0.
+        form: "capped" (mode 1 of EMOLoss); "uncapped" (the authors' training script, equal to CE in value);
+            "anchored", e + sg(e/CE)·CE (mode 2 of EMOLoss).
+
+    Source: Ren et al. 2023, arXiv:2310.04691; package EMOLoss 0.0.3. Departures: none.
+    """
+    check_range("cap", cap, 0, math.inf, low_open=True)
+    check_choice("form", form, FORMS)
+    cross_entropy, cost = positions.cross_entropy, positions.expected_cost()
+    stopped = cross_entropy.detach()
+    if form == "anchored":
+        token = cost + (cost.detach() / (stopped + EPS)) * cross_entropy
+    else:
+        weight = stopped / (cost.detach() + EPS)
+        token = 0.5 * (cross_entropy + (weight if form == "uncapped" else weight.clamp(max=cap)) * cost)
+    # The cost of an unsupervised position is not 0.
+    return Terms(token=torch.where(positions.supervised, token, 0.0))

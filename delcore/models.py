@@ -1,0 +1,276 @@
+"""Loading causal language models: the embedded family, folders, GGUF files and the hub.
+
+Whatever the source, `load_model` answers with a model in float32 in evaluation mode, its tokenizer and a card.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from delcore.errors import InputError
+
+EMBEDDED_DIR = Path(__file__).parent / "embedded"
+EMBEDDED_NAMES = ("base", "mle", "mixce", "emo", "ntl_was", "ntl_mse", "dist2", "del")
+"""The models that ship with the package: the base, and one fine-tuned with each loss."""
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What is known of a loaded model."""
+
+    name: str
+    """As the user asked for it."""
+
+    source: str
+    """"embedded", "folder", "gguf" or "hub"."""
+
+    parameters: int
+    """Number of weights, tied ones counted once."""
+
+    context: int
+    """Longest input, in tokens."""
+
+    revision: str
+    """What tells two versions of the weights apart: a hash, or the hub's commit."""
+
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """How an embedded model was made and what was measured on it."""
+
+
+class LoadedModel(NamedTuple):
+    """A model ready for inference."""
+
+    model: Any
+    tokenizer: Any
+    card: ModelCard
+
+
+def load_model(name_or_path: str | os.PathLike[str], *, trust_remote_code: bool = False) -> LoadedModel:
+    """Load a causal language model and its tokenizer.
+
+    Args:
+        name_or_path: "embedded" or "embedded:LOSS"; a folder with a saved model; a `.gguf` file, converted once
+            into the user cache; or a hub id such as "Qwen/Qwen2.5-0.5B".
+        trust_remote_code: run Python files that come with the model; off unless asked for.
+
+    Raises:
+        InputError: no such model, file or folder, a broken one, or a hub that cannot be reached.
+    """
+    name = os.fspath(name_or_path)
+    if name.partition(":")[0] in ("embedded", "scratch"):
+        return _load_embedded(name)
+    path = Path(name).expanduser()
+    if path.suffix == ".gguf":
+        return _load_gguf(path, name)
+    if path.is_dir():
+        return _load_folder(path, name, "folder", trust_remote_code)
+    if path.exists() or name.count("/") > 1 or name.startswith((".", "/", "~")):
+        raise InputError(f"`--model` {name!r} is no folder with a model and no .gguf file.")
+    return _load_hub(name, trust_remote_code)
+
+
+# ---------------------------------------------------------------- the embedded family
+
+
+def scratch_config() -> Any:
+    """Shape of the embedded family: a Llama of 0.89 million parameters over bytes."""
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        vocab_size=259,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+
+
+def byte_tokenizer() -> Any:
+    """The embedded family's tokenizer: one token per byte, so each digit is a token and any text can be typed."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["<|pad|>", "<|begin|>", "<|end|>"]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate([*special, *alphabet])}, []))
+    tokenizer.add_special_tokens(special)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[("<|begin|>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=special[0],
+        bos_token=special[1],
+        eos_token=special[2],
+        clean_up_tokenization_spaces=False,
+        model_max_length=2048,
+    )
+
+
+def _load_embedded(name: str) -> LoadedModel:
+    from transformers import LlamaForCausalLM
+
+    kind, _, member = name.partition(":")
+    if kind == "scratch":
+        model = LlamaForCausalLM(scratch_config())
+        return LoadedModel(model, byte_tokenizer(), _card(model, name, "embedded", revision="untrained"))
+    member = member or "base"
+    if member not in EMBEDDED_NAMES:
+        raise InputError(f"`--model` embedded:NAME must name one of {', '.join(EMBEDDED_NAMES)}; got {member!r}.")
+    from safetensors.torch import load_file
+
+    model = LlamaForCausalLM(scratch_config())
+    file = EMBEDDED_DIR / f"{member}.safetensors"
+    state = {key: value.float() for key, value in load_file(file).items()}
+    model.load_state_dict({**state, "lm_head.weight": state["model.embed_tokens.weight"]})
+    card = json.loads((EMBEDDED_DIR / "card.json").read_text())
+    return LoadedModel(
+        model.eval(), byte_tokenizer(), _card(model, name, "embedded", _file_hash(file), card["models"][member])
+    )
+
+
+def save_embedded(model: Any, file: Path) -> None:
+    """Write an embedded model's weights in half precision, the tied head left out."""
+    from safetensors.torch import save_file
+
+    state = {key: value.half().contiguous() for key, value in model.state_dict().items() if key != "lm_head.weight"}
+    save_file(state, file, metadata={"format": "pt"})
+
+
+# ---------------------------------------------------------------- folders, GGUF, hub
+
+
+def _load_folder(path: Path, name: str, source: str, trust_remote_code: bool) -> LoadedModel:
+    if not (path / "config.json").is_file():
+        raise InputError(f"`--model` folder {name!r} has no config.json, so it is no saved model.")
+    _check_weight_files(path)
+    model, tokenizer = _from_pretrained(str(path), name, trust_remote_code)
+    return LoadedModel(model, tokenizer, _card(model, name, source, _folder_fingerprint(path)))
+
+
+def _load_gguf(path: Path, name: str) -> LoadedModel:
+    if not path.is_file():
+        raise InputError(f"`--model` file {name!r} does not exist.")
+    folder = cache_dir() / "gguf" / _file_hash(path)
+    if not (folder / "config.json").is_file():
+        _convert_gguf(path, folder)
+    return _load_folder(folder, name, "gguf", trust_remote_code=False)
+
+
+def _convert_gguf(path: Path, folder: Path) -> None:
+    """Dequantise once into half precision; the folder appears only when it is whole."""
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise InputError(f"{path} is no GGUF file (it does not begin with GGUF). Fetch it again.")
+    try:
+        import gguf  # noqa: F401
+    except ImportError:
+        raise InputError('Reading .gguf files needs the package gguf: pip install "delcore[train]".') from None
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".converting-"))
+    try:
+        model, tokenizer = _from_pretrained(str(path.parent), str(path), False, gguf_file=path.name)
+        model.half().save_pretrained(scratch)
+        tokenizer.save_pretrained(scratch)
+        if not folder.exists():
+            scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _load_hub(name: str, trust_remote_code: bool) -> LoadedModel:
+    model, tokenizer = _from_pretrained(name, name, trust_remote_code)
+    return LoadedModel(model, tokenizer, _card(model, name, "hub", getattr(model.config, "_commit_hash", None) or ""))
+
+
+def _from_pretrained(where: str, name: str, trust_remote_code: bool, **options: Any) -> tuple[Any, Any]:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    options["trust_remote_code"] = trust_remote_code
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(where, **options)
+        model = AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32, **options)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise InputError(_explain_load_error(name, error)) from error
+    return model.eval(), tokenizer
+
+
+def _explain_load_error(name: str, error: Exception) -> str:
+    text = " ".join(str(error).split())
+    causes = {type(cause).__name__ for cause in _chain(error)}
+    if "trust_remote_code" in text:
+        return (
+            f"{name} brings Python code of its own, which would run on this machine with your rights. "
+            "Read it, then pass --trust-remote-code to allow it."
+        )
+    if "GatedRepoError" in causes or "gated repo" in text:
+        return f"{name} is gated: ask for access on its page at the hub, then log in with `hf auth login`."
+    if "RepositoryNotFoundError" in causes or "is not a valid model identifier" in text:
+        return f"There is no model {name!r} on the hub, and no folder of that name here. Check the spelling."
+    if "OfflineModeIsEnabled" in causes or "LocalEntryNotFoundError" in causes or "couldn't connect" in text.lower():
+        return (
+            f"{name} is not on this machine, and the hub cannot be reached. Fetch it where there is a network "
+            f"with `hf download {name}`, or use a folder, a .gguf file or the embedded family."
+        )
+    return f"{name} cannot be loaded: {text[:300]}"
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def _check_weight_files(path: Path) -> None:
+    """Name the usual ways in which a weight file is broken, which the loader reports as header errors."""
+    from safetensors import SafetensorError, safe_open
+
+    for file in sorted(path.glob("*.safetensors")):
+        head = file.open("rb").read(20)
+        if head.startswith(b"version https://git"):
+            raise InputError(f"{file} is a Git LFS pointer, not the weights. Run `git lfs pull`, or fetch it again.")
+        if not head:
+            raise InputError(f"{file} is empty. Fetch it again.")
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except SafetensorError as error:
+            raise InputError(f"{file} is truncated or damaged ({error}). Fetch it again.") from error
+
+
+# ---------------------------------------------------------------- cards and caches
+
+
+def _card(model: Any, name: str, source: str, revision: str, details: Mapping[str, Any] | None = None) -> ModelCard:
+    context = getattr(model.config, "max_position_embeddings", None) or 2048
+    return ModelCard(name, source, model.num_parameters(), int(context), revision, details or {})
+
+
+def cache_dir() -> Path:
+    """Where converted models are kept: `DELCORE_CACHE`, or `~/.cache/delcore`."""
+    return Path(os.environ.get("DELCORE_CACHE") or Path.home() / ".cache" / "delcore")
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def _folder_fingerprint(path: Path) -> str:
+    """Changes when a file of the folder is replaced: names, sizes and times, not the gigabytes themselves."""
+    facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(path.iterdir())]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

@@ -1,0 +1,246 @@
+"""The training loop, from top to bottom.
+
+    delcore train --loss del --model embedded --data arithmetic --steps 200 --out runs/del
+
+A run folder holds `config.json` (settings, versions, data fingerprint), `metrics.jsonl` (one line per logged
+step), safetensors weights and the tokenizer, so that `AutoModelForCausalLM.from_pretrained(run)` works. The
+embedded family was made by this loop.
+"""
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import math
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from delcore.arithmetic import Sample
+from delcore.config import TrainConfig
+from delcore.data import Batch, align, collate, encode_sample, iterate_samples, load_samples, measure_coverage
+from delcore.digits import DigitVocab
+from delcore.errors import InputError
+from delcore.losses import LossOutput, get_loss, numeric_loss
+from delcore.models import LoadedModel, load_model
+
+LOWEST_COVERAGE = 0.99
+COVERAGE_ROWS = 1000
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, its logged metrics and its configuration."""
+
+    path: Path
+    metrics: list[dict[str, float]]
+    config: TrainConfig
+
+
+def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress: Progress | None = None) -> Run:
+    """Train a model under one loss and save it.
+
+    Everything that can be wrong with the input is found before the run folder is made. An interrupt saves the
+    weights as they are, and `config.json` tells the step.
+
+    Args:
+        config: the run.
+        loaded: a model to train in place of `config.model` (it is changed).
+        progress: called with one line of text from time to time.
+
+    Raises:
+        InputError: anything in `config` that cannot be used.
+    """
+    loss = get_loss(config.loss)
+    alpha = loss.resolve_alpha(config.alpha)
+    loss.check_options(config.options)
+    check_out(config.out)
+    samples = load_samples(config.data)
+    torch.manual_seed(config.seed)
+    model, tokenizer, card = loaded or load_model(config.model)
+    vocab = DigitVocab.from_tokenizer(tokenizer)
+    coverage = check_coverage(config, samples, tokenizer, vocab)
+
+    device = pick_device(config.device)
+    model.to(device).train()
+    embedding = model.get_output_embeddings().weight.detach().clone() if config.loss == "emo" else None
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, config))
+    batches = iterate_batches(config, samples, tokenizer)
+
+    config.out.mkdir(parents=True, exist_ok=True)
+    facts = {"alpha": alpha, "model_revision": card.revision, "digit_coverage": coverage}
+    model.config.delcore = run_record(config, facts)
+    model.config.save_pretrained(config.out)
+    log = MetricsLog(config, progress)
+    steps_done = 0
+    try:
+        for step, batch in zip(range(1, config.steps + 1), batches, strict=False):
+            input_ids, attention_mask, labels = (tensor.to(device) for tensor in batch)
+            logits = model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+            output = numeric_loss(
+                config.loss, *align(logits, labels), vocab, alpha=config.alpha, embedding=embedding, **config.options
+            )
+            output.total.backward()
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip or math.inf)
+            rate = float(schedule.get_last_lr()[0])
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad(set_to_none=True)
+            steps_done = step
+            log.add(step, output, norm, rate)
+    except KeyboardInterrupt:
+        if progress:
+            progress(f"Interrupted after step {steps_done}: saving the weights as they are.")
+    finally:
+        log.close()
+    save_run(config, model.eval(), tokenizer, {**facts, "steps_done": steps_done})
+    return Run(config.out, log.lines, config)
+
+
+def learning_rate_factor(step: int, config: TrainConfig) -> float:
+    """Share of the peak learning rate at a step (from 0): a linear rise, then a cosine to 0."""
+    rise = round(config.warmup * config.steps)
+    if step < rise:
+        return (step + 1) / rise
+    progress = (step - rise) / max(config.steps - rise, 1)
+    return 0.5 * (1 + math.cos(math.pi * min(progress, 1)))
+
+
+def iterate_batches(config: TrainConfig, samples: Sequence[Sample] | None, tokenizer: Any) -> Iterator[Batch]:
+    """Endless padded batches; the same samples in the same order for every loss."""
+    pad = tokenizer.pad_token_id
+    pad = pad if pad is not None else tokenizer.eos_token_id or 0
+    source = iterate_samples(samples, config.seed)
+    while True:
+        drawn = [next(source) for _ in range(config.batch_size)]
+        encoded = [
+            encode_sample(tokenizer, sample, max_length=config.max_length, supervise=config.supervise)
+            for sample in drawn
+        ]
+        yield collate(encoded, pad)
+
+
+# ---------------------------------------------------------------- before the first step
+
+
+def check_out(out: Path) -> None:
+    """Refuse a run folder that holds something, or that cannot be made."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"`--out` {out} exists and is not empty. Choose another folder, or remove it first.")
+    parent = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    try:
+        probe = parent / f".delcore-{time.time_ns()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"`--out` {out} cannot be written: {error.strerror}.") from error
+
+
+def check_coverage(config: TrainConfig, samples: Sequence[Sample] | None, tokenizer: Any, vocab: DigitVocab) -> float:
+    """Share of the data's digits that are single-digit tokens; too low a share is refused."""
+    source = iterate_samples(samples, config.seed)
+    rows = COVERAGE_ROWS if samples is None else min(COVERAGE_ROWS, len(samples))
+    texts = [sample.prompt + sample.response for _, sample in zip(range(rows), source, strict=False)]
+    coverage = measure_coverage(texts, tokenizer, vocab)
+    if coverage.share < LOWEST_COVERAGE and not config.allow_low_coverage and get_loss(config.loss).alpha is not None:
+        raise InputError(
+            f"`--model` {config.model} writes only {coverage.covered} of {coverage.digits} digits "
+            f"({coverage.share:.1%}) as tokens of their own, and `{config.loss}` sees no others. Pick a model whose "
+            "tokenizer splits numbers into digits, or pass --allow-low-coverage."
+        )
+    return coverage.share
+
+
+def pick_device(device: str) -> torch.device:
+    """The named device; "auto" is a GPU if there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(device)
+
+
+# ---------------------------------------------------------------- what a run leaves
+
+
+class MetricsLog:
+    """Means over `log_every` steps, written to metrics.jsonl and shown as progress."""
+
+    def __init__(self, config: TrainConfig, progress: Progress | None) -> None:
+        """Open metrics.jsonl in the run folder."""
+        self.config, self.progress = config, progress
+        self.lines: list[dict[str, float]] = []
+        self._file = (config.out / "metrics.jsonl").open("w", encoding="utf-8")
+        self._started = self._shown = self._last = time.perf_counter()
+        self._window: list[dict[str, Tensor | float]] = []
+
+    def add(self, step: int, output: LossOutput, grad_norm: Tensor, learning_rate: float) -> None:
+        """Take one step's numbers; tensors are read only when a line is due."""
+        self._window.append(
+            {
+                "loss": output.total.detach(),
+                "cross_entropy": output.token_term.detach(),
+                "digit_term": output.digit_term.detach(),
+                "digit_mass": output.digit_mass,
+                "digit_entropy_nats": output.digit_entropy,
+                "digit_accuracy": output.digit_accuracy,
+                "tokens": output.n_tokens,
+                "digits": output.n_digits,
+                "grad_norm": grad_norm.detach(),
+                "learning_rate": learning_rate,
+            }
+        )
+        if step % self.config.log_every == 0 or step == self.config.steps:
+            self._write(step)
+
+    def _write(self, step: int) -> None:
+        rows = [{key: float(value) for key, value in row.items()} for row in self._window]
+        line = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
+        now = time.perf_counter()
+        tokens_per_second = line["tokens"] * len(rows) / (now - self._last)
+        self._last, self._window = now, []
+        line = {"step": step, **line, "tokens_per_second": tokens_per_second}
+        self.lines.append(line)
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        if self.progress and (now - self._shown > 2 or step == self.config.steps):
+            self._shown = now
+            left = (now - self._started) / step * (self.config.steps - step)
+            self.progress(
+                f"step {step}/{self.config.steps}  cross-entropy {line['cross_entropy']:.4f}  "
+                f"digit term {line['digit_term']:.4f}  digit accuracy {line['digit_accuracy']:.1%}  "
+                f"{tokens_per_second:,.0f} tokens/s  {left / 60:.0f} min {left % 60:02.0f} s left"
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def run_record(config: TrainConfig, facts: dict[str, Any]) -> dict[str, Any]:
+    """What it takes to make a run again: settings, versions, the data's fingerprint and measured facts."""
+    settings = {**dataclasses.asdict(config), "out": str(config.out), "options": dict(config.options)}
+    data = Path(config.data)
+    versions = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
+    return {
+        "settings": settings,
+        "data_sha256": hashlib.sha256(data.read_bytes()).hexdigest() if data.is_file() else None,
+        "versions": {"python": platform.python_version(), **versions},
+        **facts,
+    }
+
+
+def save_run(config: TrainConfig, model: Any, tokenizer: Any, facts: dict[str, Any]) -> None:
+    """Save weights (safetensors) and tokenizer beside the log; `config.json` holds the record as "delcore"."""
+    model.config.delcore = run_record(config, facts)
+    model.save_pretrained(config.out)
+    tokenizer.save_pretrained(config.out)
