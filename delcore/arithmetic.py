@@ -59,10 +59,10 @@ class Reading:
         whole = len(self.laws) - self.decimals
         return tuple(whole - i - 1 for i in range(len(self.laws)))
 
-    def text(self, digits: str) -> str:
-        """Write digits as the instrument shows them."""
-        whole = len(digits) - self.decimals
-        return f"{digits[:whole]}.{digits[whole:]}" if self.decimals else digits
+    def prefix(self, digits: str) -> str:
+        """The first digits as the instrument writes them, with the point where the next one follows it."""
+        whole = len(self.laws) - self.decimals
+        return f"{digits[:whole]}.{digits[whole:]}" if self.decimals and len(digits) >= whole else digits
 
 
 READINGS = (
@@ -84,7 +84,7 @@ READINGS = (
 def _reading(rng: random.Random, split: Split) -> Sample:
     reading = rng.choice(READINGS)
     digits = "".join(rng.choices("0123456789", LAWS[law])[0] for law in reading.laws)
-    return Sample(reading.prompt, reading.text(digits), "reading")
+    return Sample(reading.prompt, reading.prefix(digits), "reading")
 
 
 # ---------------------------------------------------------------- problems with one right answer

@@ -7,7 +7,10 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import tempfile
+import urllib.parse
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +28,7 @@ class ModelCard:
     """What is known of a loaded model."""
 
     name: str
-    """As the user asked for it."""
+    """As the user asked for it; of a path, its last part."""
 
     source: str
     """"embedded", "folder", "gguf" or "hub"."""
@@ -180,8 +183,12 @@ def _convert_gguf(path: Path, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".converting-"))
     try:
-        model, tokenizer = _from_pretrained(str(path.parent), str(path), False, gguf_file=path.name)
-        model.half().save_pretrained(scratch)
+        model, tokenizer = _from_pretrained(str(path.parent), str(path), False, gguf_file=path.name, dtype="float16")
+        # The weights are dequantised by now, but the model would still be saved as a quantised one.
+        model.is_quantized, model.hf_quantizer = False, None
+        if hasattr(model.config, "quantization_config"):
+            del model.config.quantization_config
+        model.save_pretrained(scratch)
         tokenizer.save_pretrained(scratch)
         if not folder.exists():
             scratch.rename(folder)
@@ -190,18 +197,35 @@ def _convert_gguf(path: Path, folder: Path) -> None:
 
 
 def _load_hub(name: str, trust_remote_code: bool) -> LoadedModel:
-    model, tokenizer = _from_pretrained(name, name, trust_remote_code)
+    # Without a network the hub's client would retry for a minute before it looks into its own cache.
+    model, tokenizer = _from_pretrained(name, name, trust_remote_code, local_files_only=not _hub_reachable())
     return LoadedModel(model, tokenizer, _card(model, name, "hub", getattr(model.config, "_commit_hash", None) or ""))
 
 
-def _from_pretrained(where: str, name: str, trust_remote_code: bool, **options: Any) -> tuple[Any, Any]:
-    import torch
+def _hub_reachable() -> bool:
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if urllib.request.getproxies():
+        return True  # a direct connection would prove nothing
+    address = urllib.parse.urlsplit(constants.ENDPOINT)
+    try:
+        socket.create_connection((address.hostname, address.port or 443), timeout=3).close()
+    except OSError:
+        return False
+    return True
+
+
+def _from_pretrained(
+    where: str, name: str, trust_remote_code: bool, *, dtype: str = "float32", **options: Any
+) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     options["trust_remote_code"] = trust_remote_code
     try:
         tokenizer = AutoTokenizer.from_pretrained(where, **options)
-        model = AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32, **options)
+        model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, **options)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise InputError(_explain_load_error(name, error)) from error
     return model.eval(), tokenizer
@@ -257,7 +281,8 @@ def _check_weight_files(path: Path) -> None:
 
 def _card(model: Any, name: str, source: str, revision: str, details: Mapping[str, Any] | None = None) -> ModelCard:
     context = getattr(model.config, "max_position_embeddings", None) or 2048
-    return ModelCard(name, source, model.num_parameters(), int(context), revision, details or {})
+    shown = Path(name).stem if source == "gguf" else Path(name).name if source == "folder" else name
+    return ModelCard(shown, source, model.num_parameters(), int(context), revision, details or {})
 
 
 def cache_dir() -> Path:

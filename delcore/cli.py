@@ -1,0 +1,246 @@
+"""The command line: `delcore probe`, `train`, `dashboard`.
+
+Parsing loads nothing heavy; each command imports what it needs when it runs. Bad input is one line on standard
+error and exit code 2.
+"""
+
+import argparse
+import ast
+import dataclasses
+import json
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from delcore import __version__
+from delcore.config import TrainConfig
+from delcore.errors import InputError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        arguments.run(arguments)
+    except InputError as error:
+        sys.stderr.write(f"delcore: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("delcore: interrupted.\n")
+        return 130
+    except BrokenPipeError:
+        # The reader has had enough, as `| head` does. Python would complain once more when it flushes at exit.
+        sys.stdout = None
+        return 0
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser with all commands."""
+    parser = argparse.ArgumentParser(prog="delcore", description="Numeric learning in language models.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_probe(commands)
+    _add_train(commands)
+    _add_dashboard(commands)
+    return parser
+
+
+# ---------------------------------------------------------------- probe
+
+
+def _add_probe(commands: Any) -> None:
+    parser = commands.add_parser("probe", help="the ten digit probabilities of the next token of a prompt")
+    parser.add_argument("prompt", help='any text, such as "12 + 35 = "')
+    parser.add_argument("--loss", help='a loss of the embedded family, "base" or "all" (default: all)')
+    parser.add_argument("--model", help="a folder, .gguf file or hub id in place of the embedded family")
+    parser.add_argument("--all-positions", action="store_true", help="also each digit of the prompt")
+    parser.add_argument("--trust-remote-code", action="store_true", help="run Python files that come with the model")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    parser.set_defaults(run=_run_probe)
+
+
+def _run_probe(arguments: argparse.Namespace) -> None:
+    if arguments.model and arguments.loss:
+        raise InputError("`--loss` picks from the embedded family, so it does not go with `--model`. Leave one out.")
+    names = [arguments.model] if arguments.model else embedded_names(arguments.loss or "all")
+    if not arguments.prompt.strip():
+        raise InputError('The prompt is empty. Type some text, such as "12 + 35 = ".')
+    quiet_libraries()
+    from delcore.models import load_model
+    from delcore.probe import probe
+
+    loaded = [load_model(name, trust_remote_code=arguments.trust_remote_code) for name in names]
+    models = {one.card.name.removeprefix("embedded:"): one for one in loaded}
+    record = probe(arguments.prompt, models, all_positions=arguments.all_positions)
+    sys.stdout.write(json.dumps(record, ensure_ascii=False) if arguments.json else format_probe(record))
+    sys.stdout.write("\n")
+
+
+def embedded_names(loss: str) -> list[str]:
+    """Model names of the embedded family for `--loss`."""
+    from delcore.models import EMBEDDED_NAMES
+
+    if loss == "all":
+        return [f"embedded:{name}" for name in EMBEDDED_NAMES]
+    if loss not in EMBEDDED_NAMES:
+        raise InputError(f"`--loss` must be all or one of {', '.join(EMBEDDED_NAMES)}; got {loss!r}.")
+    return [f"embedded:{loss}"]
+
+
+def format_probe(record: dict[str, Any]) -> str:
+    """The record of `probe` as a table for people."""
+    width = max([len("model"), *(len(name) for name in record["positions"][0]["models"])])
+    header = f"{'model':<{width}}  " + " ".join(f"{digit:>5}" for digit in range(10))
+    header += "   mass  entropy  expected"
+    blocks = []
+    for position in record["positions"]:
+        title = f"digit {position['text']} at token {position['index']}" if position["text"] else "next token"
+        if position["place"] is not None:
+            title += f", place {position['place']}, weight {position['weight']:.4f}"
+        rows = [f"{name:<{width}}  {_format_model(facts)}" for name, facts in position["models"].items()]
+        blocks.append("\n".join([title, header, *rows]))
+    note = "Digits: probability given that the token is a digit. Mass: share of the whole softmax. Entropy: nats."
+    return "\n\n".join([repr(record["prompt"]), *blocks, note])
+
+
+def _format_model(facts: dict[str, Any]) -> str:
+    digits = " ".join(f"{probability:5.3f}" for probability in facts["probabilities"])
+    return f"{digits}  {facts['digit_mass']:5.3f}  {facts['entropy_nats']:7.4f}  {facts['expected_digit']:8.3f}"
+
+
+# ---------------------------------------------------------------- train
+
+
+def _add_train(commands: Any) -> None:
+    parser = commands.add_parser("train", help="fine-tune a model under one loss")
+    parser.add_argument("--loss", required=True, help="one of the losses, such as del")
+    parser.add_argument("--out", required=True, type=Path, help="folder of the run; must not exist, or be empty")
+    defaults = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+
+    def add(name: str, kind: Any, text: str) -> None:
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", type=kind, default=defaults[name], help=f"{text} (default: %(default)s)"
+        )
+
+    add("model", str, "hub id, folder, .gguf file, embedded[:LOSS] or scratch")
+    add("data", str, "arithmetic, or a .jsonl file")
+    add("steps", int, "optimiser steps")
+    add("batch_size", int, "samples per step")
+    add("learning_rate", float, "peak learning rate")
+    add("warmup", float, "share of steps in which it rises")
+    add("weight_decay", float, "of AdamW")
+    add("clip", float, "limit of the gradient norm; 0 for none")
+    add("max_length", int, "tokens of a sample")
+    add("seed", int, "of sample order and everything random")
+    add("alpha", float, "weight of the digit term; the loss's own if left out")
+    add("log_every", int, "steps between two lines of metrics.jsonl")
+    add("device", str, "auto, cpu, cuda ...")
+    parser.add_argument("--supervise", choices=("response", "all"), default="response", help="learn the prompt too")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the loss")
+    parser.add_argument("--allow-low-coverage", action="store_true", help="train though digits are merged into tokens")
+    parser.set_defaults(run=_run_train)
+
+
+def _run_train(arguments: argparse.Namespace) -> None:
+    values: dict[str, Any] = {
+        field.name: getattr(arguments, field.name, None) for field in dataclasses.fields(TrainConfig)
+    }
+    config = TrainConfig(**{**values, "options": parse_options(arguments.set)})
+    quiet_libraries()
+    from delcore.train import finetune
+
+    run = finetune(config, progress=lambda line: _say(line))
+    _say(f"Saved {run.path}")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
+    """`NAME=VALUE` pairs as loss options: numbers, true and false are read as such, the rest is text."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise InputError(f"`--set` takes NAME=VALUE, such as place=none; got {pair!r}.")
+        options[name] = _parse_value(text)
+    return options
+
+
+def _parse_value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return value if isinstance(value, int | float) else text
+
+
+# ---------------------------------------------------------------- dashboard
+
+
+def _add_dashboard(commands: Any) -> None:
+    parser = commands.add_parser("dashboard", help="open the dashboard in a browser")
+    parser.add_argument("--host", default="localhost", help="address to serve on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8501, help="port to serve on (default: %(default)s)")
+    parser.add_argument("--headless", action="store_true", help="serve only, open no browser")
+    parser.set_defaults(run=_run_dashboard)
+
+
+def dashboard_app() -> Path:
+    """The dashboard's main script: inside an installed package, or beside it in a checkout."""
+    here = Path(__file__).resolve().parent
+    for folder in (here / "_dashboard", here.parent / "dashboard"):
+        if (folder / "streamlit_app.py").is_file():
+            return folder / "streamlit_app.py"
+    raise InputError("The dashboard's files are missing from this installation. Install delcore again.")
+
+
+def _run_dashboard(arguments: argparse.Namespace) -> None:
+    check_port(arguments.host, arguments.port)
+    from streamlit.web import cli as streamlit_cli
+
+    flags = {
+        "server.address": arguments.host,
+        "server.port": arguments.port,
+        "server.headless": str(arguments.headless).lower(),
+        "server.showEmailPrompt": "false",
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": "false",
+    }
+    command = ["run", str(dashboard_app()), *(f"--{name}={value}" for name, value in flags.items())]
+    streamlit_cli.main(command, prog_name="streamlit", standalone_mode=False)
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse an address that cannot be served on, before the server starts."""
+    if not 0 < port < 65536:
+        raise InputError(f"`--port` must lie in [1, 65535]; got {port}.")
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise InputError(f"Cannot serve on {host}:{port}: {error.strerror}. Pass another --port or --host.") from error
+
+
+def quiet_libraries() -> None:
+    """Keep progress bars and advice of the model library out of a command's output."""
+    import os
+
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
