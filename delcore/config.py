@@ -47,7 +47,7 @@ class TrainConfig:
     clip: float = 1.0
     """Upper limit of the gradient norm; 0 for none."""
 
-    max_length: int = 512
+    max_length: int = 1024
     """Tokens of a sample; what lies beyond is dropped and counted."""
 
     supervise: Literal["response", "all"] = "response"

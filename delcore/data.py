@@ -102,11 +102,25 @@ def _without_end(tokenizer: Any, ids: Sequence[int]) -> list[int]:
 
 
 class Batch(NamedTuple):
-    """A padded batch, each [batch, seq]; `labels` are not shifted yet (see `align`)."""
+    """A padded batch and what encoding it met; the tensors are [batch, seq].
+
+    Args:
+        input_ids: token ids, padded on the right.
+        attention_mask: 1 where there is a token.
+        labels: `IGNORE` where not supervised; not shifted yet (see `align`).
+        n_supervised: positions that count after the shift.
+        n_cut: samples that lost tokens to the length limit.
+        n_unsupervised: samples in which nothing is left to learn.
+        n_split_seams: samples whose prompt and response had to be tokenised apart.
+    """
 
     input_ids: Tensor
     attention_mask: Tensor
     labels: Tensor
+    n_supervised: int
+    n_cut: int
+    n_unsupervised: int
+    n_split_seams: int
 
 
 def collate(samples: Sequence[Encoded], pad_id: int) -> Batch:
@@ -123,7 +137,16 @@ def collate(samples: Sequence[Encoded], pad_id: int) -> Batch:
         input_ids[row, :stop] = torch.tensor(sample.input_ids)
         labels[row, :stop] = torch.tensor(sample.labels)
         mask[row, :stop] = 1
-    return Batch(input_ids, mask, labels)
+    supervised = (labels[:, 1:] != IGNORE).sum(1)  # [batch]
+    return Batch(
+        input_ids,
+        mask,
+        labels,
+        n_supervised=int(supervised.sum()),
+        n_cut=sum(sample.cut > 0 for sample in samples),
+        n_unsupervised=int((supervised == 0).sum()),
+        n_split_seams=sum(sample.split_seam for sample in samples),
+    )
 
 
 # ---------------------------------------------------------------- where samples come from

@@ -8,7 +8,8 @@ white and on near-black; backgrounds are transparent, so a page's own theme show
 import html
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -197,7 +198,8 @@ def plot_entropies(entropies: Mapping[str, float], *, truth: float | None = None
 # ---------------------------------------------------------------- parts
 
 
-class _Grid(NamedTuple):
+@dataclass(frozen=True)
+class _Grid:
     """Panels in rows, as axis domains; faster to build than plotly's own subplots, and each panel is titled."""
 
     count: int
@@ -388,7 +390,15 @@ def _entropy_layout(names: list[str], title: str) -> dict[str, Any]:
 
 
 def _side_note(x: float, text: str) -> dict[str, Any]:
-    return {"x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "text": text, "showarrow": False, "font": {"size": 12}}
+    return {
+        "x": x,
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "text": text,
+        "showarrow": False,
+        "font": {"size": 12},
+    }
 
 
 def _round_up(value: float) -> float:

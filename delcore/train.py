@@ -86,8 +86,13 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
     steps_done = 0
     try:
         for step, batch in zip(range(1, config.steps + 1), batches, strict=False):
-            input_ids, attention_mask, labels = (tensor.to(device) for tensor in batch)
-            logits = model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+            log.count(batch)
+            if batch.n_supervised == 0:
+                continue  # nothing to learn: even momentum must not move the weights
+            labels = batch.labels.to(device)
+            logits = model(
+                input_ids=batch.input_ids.to(device), attention_mask=batch.attention_mask.to(device), use_cache=False
+            ).logits
             output = numeric_loss(
                 config.loss, *align(logits, labels), vocab, alpha=config.alpha, embedding=embedding, **config.options
             )
@@ -104,7 +109,7 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
             progress(f"Interrupted after step {steps_done}: saving the weights as they are.")
     finally:
         log.close()
-    save_run(config, model.eval(), tokenizer, {**facts, "steps_done": steps_done})
+    save_run(config, model.eval(), tokenizer, {**facts, **log.tally, "steps_done": steps_done})
     return Run(config.out, log.lines, config)
 
 
@@ -182,6 +187,12 @@ class MetricsLog:
         self._file = (config.out / "metrics.jsonl").open("w", encoding="utf-8")
         self._started = self._shown = self._last = time.perf_counter()
         self._window: list[dict[str, Tensor | float]] = []
+        self.tally = {"samples": 0, "samples_cut": 0, "samples_unsupervised": 0, "samples_split_seam": 0}
+
+    def count(self, batch: Batch) -> None:
+        """Add up what encoding met; a run says at its end what the length limit cost."""
+        counts = (len(batch.labels), batch.n_cut, batch.n_unsupervised, batch.n_split_seams)
+        self.tally = {key: total + n for (key, total), n in zip(self.tally.items(), counts, strict=True)}
 
     def add(self, step: int, output: LossOutput, grad_norm: Tensor, learning_rate: float) -> None:
         """Take one step's numbers; tensors are read only when a line is due."""
@@ -222,8 +233,14 @@ class MetricsLog:
             )
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and say what the length limit cost."""
         self._file.close()
+        cut, unsupervised = self.tally["samples_cut"], self.tally["samples_unsupervised"]
+        if self.progress and (cut or unsupervised):
+            self.progress(
+                f"Of {self.tally['samples']} samples, {cut} were cut at {self.config.max_length} tokens and "
+                f"{unsupervised} had nothing left to learn. A higher --max-length keeps them whole."
+            )
 
 
 def run_record(config: TrainConfig, facts: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,134 @@
+"""Everything the dashboard keeps between runs. Plain values in, plain data out, all of it bounded.
+
+Models are loaded once per server and never leave this module. Results are keyed by the models' revision, the
+prompt and the settings, so no visitor meets another's prompt. torch is imported by the first function that needs it.
+"""
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from delcore.models import EMBEDDED_DIR, EMBEDDED_NAMES
+
+OPENING_FILE = EMBEDDED_DIR / "opening.json"
+_models = threading.RLock()
+"""Held while a model is loaded or asked: two visitors at once load one copy, and their prompts queue."""
+
+
+def opening_record() -> dict[str, Any]:
+    """The saved record that the dashboard opens with."""
+    return _read_record(str(OPENING_FILE), _stamp(OPENING_FILE))
+
+
+@st.cache_data(max_entries=2, show_spinner=False)
+def _read_record(file: str, stamp: str) -> dict[str, Any]:
+    return json.loads(Path(file).read_text(encoding="utf-8"))
+
+
+# ---------------------------------------------------------------- models
+
+
+def probe_family(prompt: str, continued_by: str | None = None) -> dict[str, Any]:
+    """The record of the embedded family for a prompt, with the text that `continued_by` writes after it.
+
+    Returns:
+        {"record": as `delcore.probe.probe`, "continuation": "" or text}.
+    """
+    if continued_by is None and prompt == opening_record()["prompt"]:
+        return {"record": opening_record(), "continuation": ""}
+    return _probe_family(prompt, continued_by, _family_revision())
+
+
+@st.cache_data(max_entries=128, show_spinner="Asking the eight models; the first prompt also loads them …")
+def _probe_family(prompt: str, continued_by: str | None, revision: str) -> dict[str, Any]:
+    from delcore.probe import continue_greedily, probe
+
+    with _models:
+        models = _load_family(revision)
+        writer = models[continued_by] if continued_by else None
+        continuation = continue_greedily(writer.model, writer.tokenizer, prompt) if writer else ""
+        record = probe(prompt, models, all_positions=True, continuation=continuation)
+    return {"record": record, "continuation": continuation}
+
+
+@st.cache_resource(max_entries=1, show_spinner=False)
+def _load_family(revision: str) -> dict[str, Any]:
+    from delcore.models import load_model
+
+    with _models:
+        return {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
+
+
+def probe_other(name: str, text: str) -> dict[str, Any]:
+    """The next-token record of one more model, by folder, .gguf file or hub id."""
+    return _probe_other(name, text, _stamp(Path(name).expanduser()))
+
+
+@st.cache_data(max_entries=128, show_spinner="Asking the other model; a .gguf file is converted once …")
+def _probe_other(name: str, text: str, revision: str) -> dict[str, Any]:
+    from delcore.probe import probe
+
+    with _models:
+        return probe(text, {name: _load_other(name, revision)})
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _load_other(name: str, revision: str) -> Any:
+    from delcore.models import load_model
+
+    with _models:
+        return load_model(name)
+
+
+def _family_revision() -> str:
+    return " ".join(_stamp(EMBEDDED_DIR / f"{name}.safetensors") for name in EMBEDDED_NAMES)
+
+
+def _stamp(path: Path) -> str:
+    """Changes when a file, or a file of a folder, is replaced; "" for what is not on disk."""
+    files = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
+    return ",".join(f"{file.stat().st_size}@{file.stat().st_mtime_ns}" for file in files)
+
+
+# ---------------------------------------------------------------- the loss lab
+
+
+def measure_losses(
+    law: tuple[float, ...],
+    predicted: tuple[float, ...],
+    true_digit: int | tuple[float, ...],
+    settings: Mapping[str, Mapping[str, Any]],
+    digit_mass: float,
+) -> list[dict[str, Any]]:
+    """Value, gradient and equilibrium of each loss of `settings`, which maps it to its α, u and options."""
+    return [
+        _measure_loss(name, law, predicted, true_digit, tuple(sorted(chosen.items())), digit_mass)
+        for name, chosen in settings.items()
+    ]
+
+
+@st.cache_data(max_entries=1024, show_spinner=False)
+def _measure_loss(
+    name: str,
+    law: tuple[float, ...],
+    predicted: tuple[float, ...],
+    true_digit: int | tuple[float, ...],
+    settings: tuple[tuple[str, Any], ...],
+    digit_mass: float,
+) -> dict[str, Any]:
+    from delcore.analysis import measure_loss_at
+
+    here = measure_loss_at(name, predicted, true_digit, digit_mass=digit_mass, **dict(settings))
+    return asdict(here) | {"equilibrium": _find_equilibrium(name, law, settings)}
+
+
+@st.cache_data(max_entries=1024, show_spinner=False)
+def _find_equilibrium(name: str, law: tuple[float, ...], settings: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    from delcore.equilibria import equilibrium
+
+    return asdict(equilibrium(name, law, **dict(settings)))
