@@ -99,9 +99,9 @@ class DigitVocab:
         # No token id is below −100, so the stand-in for a missing dot matches nothing.
         return labels == (IGNORE - 1 if self.dot is None else self.dot)
 
-    def index(self, device: torch.device) -> Int[Tensor, "10"]:
-        """The ten ids as an index tensor on `device`, made once per device."""
-        return _ids_on(self.ids, device)
+    def index(self, device: torch.device, *, with_dot: bool = False) -> Int[Tensor, "columns"]:
+        """The ten ids, and with `with_dot` the dot's if there is one, as an index tensor made once per device."""
+        return _ids_on((*self.ids, self.dot) if with_dot and self.dot is not None else self.ids, device)
 
 
 def _ids_on(ids: tuple[int, ...], device: torch.device) -> Tensor:

@@ -5,6 +5,7 @@ token's logit follow the expected training gradient, in float64, until it vanish
 the losses themselves, so a loss and its equilibrium cannot disagree.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,8 +110,8 @@ class _ExpectedGradient:
         directions = torch.eye(11, dtype=torch.float64) if self.embedding is None else self.embedding
         positions = positions_from_logits(logits, labels, _VOCAB, embedding=directions)
         weight = torch.full_like(positions.cross_entropy, self.u)
-        object.__setattr__(positions, "place_weight", lambda rule, **constants: weight)
-        return positions
+        targets = dataclasses.replace(positions.targets, place_weight=lambda rule, **constants: weight)
+        return dataclasses.replace(positions, targets=targets)
 
 
 def _follow(field: _ExpectedGradient, logits: Tensor) -> tuple[Tensor, bool]:

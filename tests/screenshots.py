@@ -1,6 +1,6 @@
 """Pictures of the running dashboard: wide in light and dark, narrow, and with an error.
 
-    python -m tests.screenshots OUT_DIR [--app dashboard/streamlit_app.py]
+python -m tests.screenshots OUT_DIR [--app dashboard/streamlit_app.py]
 """
 
 import argparse

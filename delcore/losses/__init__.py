@@ -178,16 +178,17 @@ def numeric_loss(
     check_inputs(logits, labels, vocab, segments, logits.device.type == "cpu" if validate is None else validate)
     positions = positions_from_logits(logits, labels, vocab, segments=segments, embedding=embedding)
     terms = loss(positions, **options)
-    return _reduce(positions, terms, weight, step_tokens, None if loss.per_batch else step_digits)
+    return reduce_terms(positions, terms, weight, step_tokens, None if loss.per_batch else step_digits)
 
 
-def _reduce(
+def reduce_terms(
     positions: Positions,
     terms: Terms,
     alpha: float,
     step_tokens: int | Tensor | None,
     step_digits: int | Tensor | None,
 ) -> LossOutput:
+    """Divide the terms by their counts, this batch's own where none are given, and measure the digits."""
     n_tokens, n_digits = positions.supervised.sum(), positions.is_digit.sum()
     digit = positions.digit_logits.sum(-1) * 0 if terms.digit is None else alpha * terms.digit
     token_term = normalise(terms.token.sum(), n_tokens if step_tokens is None else step_tokens)

@@ -7,8 +7,26 @@ from delcore.digits import IGNORE, DigitVocab
 from delcore.errors import InputError
 
 
-def check_inputs(logits: Tensor, labels: Tensor, vocab: DigitVocab, segments: Tensor | None, validate: bool) -> None:
+def check_inputs(
+    logits: Tensor,
+    labels: Tensor,
+    vocab: DigitVocab,
+    segments: Tensor | None,
+    validate: bool,
+    *,
+    name: str = "logits",
+    columns: int | None = None,
+) -> None:
     """Refuse what cannot be a batch of aligned logits and labels, before any computation.
+
+    Args:
+        logits: [batch, seq, …], or whatever `name` calls it.
+        labels: [batch, seq].
+        vocab: the digit ids.
+        segments: [batch, seq] or None.
+        validate: look for labels out of range.
+        name: the argument that `logits` is.
+        columns: width of the head, if it is not the last axis of `logits`.
 
     Raises:
         TypeError: integer logits or floating labels.
@@ -16,30 +34,29 @@ def check_inputs(logits: Tensor, labels: Tensor, vocab: DigitVocab, segments: Te
             labels out of range.
     """
     if not logits.is_floating_point():
-        raise TypeError(f"`logits` must be floating point scores; got {logits.dtype}.")
+        raise TypeError(f"`{name}` must be floating point; got {logits.dtype}.")
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise TypeError(f"`labels` must be whole token ids; got {labels.dtype}.")
     if logits.ndim != 3 or labels.ndim != 2 or logits.shape[:2] != labels.shape:
         raise InputError(
-            "`logits` and `labels` must share [batch, seq]; "
+            f"`{name}` and `labels` must share [batch, seq]; "
             f"got {list(logits.shape)[:-1]} and {list(labels.shape)}. Use `delcore.align` first."
         )
     if segments is not None and segments.shape != labels.shape:
         raise InputError(
             f"`segments` must have the shape of `labels`, {list(labels.shape)}; got {list(segments.shape)}."
         )
-    top = max(vocab.ids)
-    if top >= logits.shape[-1]:
+    columns = logits.shape[-1] if columns is None else columns
+    top = max(*vocab.ids, vocab.dot or 0)
+    if top >= columns:
         raise InputError(
-            f"`vocab` has the digit id {top}, but `logits` has {logits.shape[-1]} columns. "
+            f"`vocab` has the token id {top}, but the head has {columns} columns. "
             "Make the vocabulary from this model's own tokenizer."
         )
     if validate and not labels.is_meta:
-        wrong = (labels != IGNORE) & ((labels < 0) | (labels >= logits.shape[-1]))
+        wrong = (labels != IGNORE) & ((labels < 0) | (labels >= columns))
         if wrong.any():
-            raise InputError(
-                f"`labels` must be {IGNORE} or from 0 to {logits.shape[-1] - 1}; got {int(labels[wrong][0])}."
-            )
+            raise InputError(f"`labels` must be {IGNORE} or from 0 to {columns - 1}; got {int(labels[wrong][0])}.")
 
 
 def check_range(name: str, value: float, low: float, high: float, *, low_open: bool = False) -> None:

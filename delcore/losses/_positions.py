@@ -6,7 +6,7 @@ so the path from full logits and any leaner path give the same mathematics.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 import torch
@@ -34,29 +34,95 @@ class Terms(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Targets:
+    """What the labels alone say of a batch: which positions count, their digits and their places.
+
+    Args:
+        supervised: [batch, seq], where the label is not `IGNORE`.
+        digit: [batch, seq], the true digit; 0 where there is none.
+        is_digit: [batch, seq].
+        place_weight: from a place rule (and its named constants) to the weights u, [batch, seq].
+        is_point: from nothing to [batch, seq], where the label is a decimal point; raises without a dot.
+    """
+
+    supervised: Tensor
+    digit: Tensor
+    is_digit: Tensor
+    place_weight: Callable[..., Tensor]
+    is_point: Callable[[], Tensor]
+
+    @classmethod
+    def from_labels(cls, labels: Tensor, vocab: DigitVocab, segments: Tensor | None, dtype: torch.dtype) -> "Targets":
+        """Read the labels once; places are computed when a loss first asks for them."""
+        digit = vocab.classes(labels)
+
+        @cache
+        def place_weight(rule: str, **constants: float) -> Tensor:
+            return place_weights(labels, vocab, rule, segments, **constants).to(dtype)
+
+        @cache
+        def is_point() -> Tensor:
+            if vocab.dot is None:
+                raise InputError("`dot=True` needs a vocabulary with a dot; `vocab.dot` is None.")
+            return decimal_points(labels, vocab, segments)
+
+        return cls(labels != IGNORE, digit.clamp(min=0), digit >= 0, place_weight, is_point)
+
+    def take(self, index: Int[Tensor, "rows"]) -> "Targets":
+        """The positions of a flat index, as one row: [1, rows]."""
+
+        def pick(per_position: Tensor) -> Tensor:
+            return per_position.flatten()[index].unsqueeze(0)
+
+        return Targets(
+            pick(self.supervised),
+            pick(self.digit),
+            pick(self.is_digit),
+            lambda rule, **constants: pick(self.place_weight(rule, **constants)),
+            lambda: pick(self.is_point()),
+        )
+
+
+@dataclass(frozen=True)
 class Positions:
     """One aligned batch, reduced to what the losses need; float32 unless the logits were float64.
 
     Args:
+        targets: what the labels say.
         cross_entropy: [batch, seq], −log q[label]; 0 where not supervised.
-        digit_logits: [batch, seq, 10]; 0 where the label is no digit, so that nothing there can be NaN.
-        digit: [batch, seq], the true digit; 0 where there is none.
-        is_digit: [batch, seq].
-        place_weight: from a place rule (and its named constants) to the weights u, [batch, seq].
-        expected_cost: from nothing to EMO's e, [batch, seq]; raises without an embedding.
-        with_dot: from nothing to ([batch, seq, 11] logits of the digits and the dot at digits and decimal points,
-            0 elsewhere; [batch, seq] where the label is a decimal point); raises without a dot.
-        supervised: [batch, seq], where the label is not `IGNORE`.
+        columns: [batch, seq, 10 or 11], logits of the ten digits and, if the vocabulary has one, the dot.
+        cost: from nothing to EMO's e, [batch, seq]; raises without an embedding.
     """
 
+    targets: Targets
     cross_entropy: Tensor
-    digit_logits: Tensor
-    digit: Tensor
-    is_digit: Tensor
-    place_weight: Callable[..., Tensor]
-    expected_cost: Callable[[], Tensor]
-    with_dot: Callable[[], tuple[Tensor, Tensor]]
-    supervised: Tensor
+    columns: Tensor
+    cost: Callable[[], Tensor]
+
+    @property
+    def supervised(self) -> Bool[Tensor, "batch seq"]:
+        """Where the label is not `IGNORE`."""
+        return self.targets.supervised
+
+    @property
+    def digit(self) -> Int[Tensor, "batch seq"]:
+        """The true digit; 0 where there is none."""
+        return self.targets.digit
+
+    @property
+    def is_digit(self) -> Bool[Tensor, "batch seq"]:
+        """Where the label is a digit."""
+        return self.targets.is_digit
+
+    @cached_property
+    def digit_logits(self) -> Float[Tensor, "batch seq 10"]:
+        """The digit logits a; 0 where the label is no digit, so that nothing there can become NaN."""
+        return torch.where(self.is_digit.unsqueeze(-1), self.columns[..., :10], 0.0)
+
+    def with_dot(self) -> tuple[Float[Tensor, "batch seq 11"], Bool[Tensor, "batch seq"]]:
+        """Logits of the digits and the dot at digits and decimal points (0 elsewhere), and where the points are."""
+        is_point = self.targets.is_point()
+        return torch.where((self.is_digit | is_point).unsqueeze(-1), self.columns, 0.0), is_point
 
     @cached_property
     def digit_log_probs(self) -> Float[Tensor, "batch seq 10"]:
@@ -103,29 +169,11 @@ def positions_from_logits(
 ) -> Positions:
     """Reduce full logits to `Positions`; computed in float32, or float64 if the logits are."""
     dtype = torch.promote_types(logits.dtype, torch.float32)
-    digit = vocab.classes(labels)
-    is_digit = digit >= 0
-    columns = logits.index_select(-1, vocab.index(logits.device)).to(dtype)  # [batch, seq, 10]
-
-    def expected_cost() -> Tensor:
-        return expected_transport_cost(logits, labels, embedding)
-
-    def with_dot() -> tuple[Tensor, Tensor]:
-        if vocab.dot is None:
-            raise InputError("`dot=True` needs a vocabulary with a dot; `vocab.dot` is None.")
-        is_point = decimal_points(labels, vocab, segments)
-        eleven = torch.cat([columns, logits[..., vocab.dot, None].to(dtype)], -1)
-        return torch.where((is_digit | is_point).unsqueeze(-1), eleven, 0.0), is_point
-
     return Positions(
+        targets=Targets.from_labels(labels, vocab, segments, dtype),
         cross_entropy=_cross_entropy(logits, labels, dtype),
-        digit_logits=torch.where(is_digit.unsqueeze(-1), columns, 0.0),
-        digit=digit.clamp(min=0),
-        is_digit=is_digit,
-        place_weight=lambda rule, **constants: place_weights(labels, vocab, rule, segments, **constants).to(dtype),
-        expected_cost=expected_cost,
-        with_dot=with_dot,
-        supervised=labels != IGNORE,
+        columns=logits.index_select(-1, vocab.index(logits.device, with_dot=True)).to(dtype),
+        cost=lambda: expected_transport_cost(logits, labels, embedding),
     )
 
 
@@ -144,16 +192,21 @@ def expected_transport_cost(
     Source: Ren et al., EMO (arXiv:2310.04691), and the package EMOLoss 0.0.3. `embedding` is not trained.
     """
     dtype = torch.promote_types(logits.dtype, torch.float32)
-    if embedding is None:
-        raise InputError("`emo` needs `embedding`, a frozen copy of the output embedding, [vocab, width].")
-    if embedding.shape[0] < logits.shape[-1]:
-        raise InputError(
-            f"`embedding` must have a row for each of the {logits.shape[-1]} logits; got {embedding.shape[0]} rows."
-        )
-    directions = F.normalize(embedding[: logits.shape[-1]].detach().to(dtype), dim=-1)
+    directions = F.normalize(check_embedding(embedding, logits.shape[-1]).to(dtype), dim=-1)
     expected = logits.to(dtype).softmax(-1) @ directions  # [batch, seq, width]
     label_directions = directions[labels.clamp(min=0)]
     return 1 - (expected * label_directions).sum(-1)
+
+
+def check_embedding(embedding: Tensor | None, columns: int) -> Float[Tensor, "vocab width"]:
+    """EMO's embedding, detached, one row for each column of the head."""
+    if embedding is None:
+        raise InputError("`emo` needs `embedding`, a frozen copy of the output embedding, [vocab, width].")
+    if embedding.shape[0] < columns:
+        raise InputError(
+            f"`embedding` must have a row for each of the {columns} logits; got {embedding.shape[0]} rows."
+        )
+    return embedding[:columns].detach()
 
 
 @lru_cache(maxsize=64)

@@ -45,7 +45,7 @@ def digit_entropy(
     check_choice("bce", bce, BCES)
     check_choice("distance", distance, DISTANCES)
     check_choice("criterion", criterion, CRITERIA)
-    weight = positions.place_weight(place, integer_factor=integer_factor, decimal_base=decimal_base)
+    weight = positions.targets.place_weight(place, integer_factor=integer_factor, decimal_base=decimal_base)
     logits, is_true = positions.digit_logits, positions.is_true_digit
     active = positions.is_digit
     if dot:
@@ -64,7 +64,7 @@ def del_released(positions: Positions) -> Terms:
 
     Source: PolyU-VCLab/DEL 68c3d4d, train-qwen-deepseek.py, `DEL`.
     """
-    weight = positions.place_weight("released")
+    weight = positions.targets.place_weight("released")
     per_class = _per_class(positions.digit_logits, positions.is_true_digit, "bce", "sigmoid")
     return Terms(positions.cross_entropy, positions.at_digits(weight * per_class.mean(-1)))
 

@@ -40,7 +40,7 @@ def dist2(
     divergence = _kl_divergence(positions, tau, distance)
     if softmax == "vocabulary":
         divergence = divergence - positions.log_mass
-    return Terms(positions.cross_entropy, positions.at_digits(positions.place_weight(rule) * divergence))
+    return Terms(positions.cross_entropy, positions.at_digits(positions.targets.place_weight(rule) * divergence))
 
 
 def _kl_divergence(positions: Positions, tau: float, distance: str) -> Tensor:

@@ -23,7 +23,7 @@ def emo(positions: Positions, *, cap: float = 3.0, form: str = "capped") -> Term
     """
     check_range("cap", cap, 0, math.inf, low_open=True)
     check_choice("form", form, FORMS)
-    cross_entropy, cost = positions.cross_entropy, positions.expected_cost()
+    cross_entropy, cost = positions.cross_entropy, positions.cost()
     stopped = cross_entropy.detach()
     if form == "anchored":
         token = cost + (cost.detach() / (stopped + EPS)) * cross_entropy

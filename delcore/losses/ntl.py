@@ -46,4 +46,4 @@ def _terms(positions: Positions, distance: Tensor, form: str, place: str, larges
     elif form == "reweighed":
         mass = positions.log_mass.exp()
         distance = mass * distance + REWEIGH_FACTOR * largest * (1 - mass)
-    return Terms(positions.cross_entropy, positions.at_digits(positions.place_weight(place) * distance))
+    return Terms(positions.cross_entropy, positions.at_digits(positions.targets.place_weight(place) * distance))

@@ -1,0 +1,279 @@
+"""The losses from hidden states, without the [tokens, vocab] logits in memory.
+
+A loss is separable over positions once its two counts are known, and a `Positions` of a few rows is all it needs.
+So the head is applied to a chunk of supervised positions at a time, the loss is evaluated and differentiated on that
+chunk alone, and only the gradients of the hidden states and of the head outlive it.
+
+Source: gradients made in the forward pass are the idea of Liger-Kernel (arXiv:2410.10989). Departures: only
+supervised positions are projected, and any loss of the registry stands on top.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from delcore.digits import DigitVocab
+from delcore.errors import InputError
+from delcore.losses import LossOutput, get_loss, reduce_terms
+from delcore.losses._checks import check_inputs, normalise
+from delcore.losses._positions import Positions, Targets, check_embedding
+
+CHUNK_BYTES = 80 * 2**20
+"""About how large one chunk's float32 logits may be."""
+
+
+def lean_loss(
+    name: str,
+    hidden: Float[Tensor, "batch seq width"],
+    head_weight: Float[Tensor, "vocab width"],
+    labels: Int[Tensor, "batch seq"],
+    vocab: DigitVocab,
+    *,
+    head_bias: Float[Tensor, "vocab"] | None = None,
+    alpha: float | None = None,
+    step_tokens: int | Tensor | None = None,
+    step_digits: int | Tensor | None = None,
+    n_supervised: int | None = None,
+    segments: Int[Tensor, "batch seq"] | None = None,
+    embedding: Float[Tensor, "rows columns"] | None = None,
+    validate: bool | None = None,
+    **options: Any,
+) -> LossOutput:
+    """`numeric_loss` of `hidden @ head_weight.T + head_bias`, in value and gradient, in little memory.
+
+    Position t of `hidden` predicts position t of `labels`: pass `hidden[:, :-1]` and `labels[:, 1:]`. Logits that a
+    model scales or caps before its loss are not those of this function.
+
+    Args:
+        name: key of `LOSSES`.
+        hidden: what the model hands to its head, aligned with `labels`.
+        head_weight: of the output layer; a tied one receives its gradient as usual.
+        labels: token ids; `IGNORE` where not supervised.
+        vocab: the ten digit ids.
+        head_bias: of the output layer.
+        alpha: as in `numeric_loss`, like all that is not named here.
+        step_tokens: likewise.
+        step_digits: likewise.
+        n_supervised: supervised positions of this batch, if the caller knows them; else a GPU is asked once.
+        segments: as in `numeric_loss`.
+        embedding: likewise.
+        validate: likewise.
+        **options: likewise.
+
+    Returns:
+        The numbers of `numeric_loss`. Only `total` carries a gradient, and `backward` can run through it once.
+
+    Raises:
+        InputError: as `numeric_loss`, or a count that is not this batch's.
+    """
+    loss = get_loss(name)
+    weight = loss.resolve_alpha(alpha)
+    loss.check_options(options)
+    labels = labels.to(hidden.device)
+    validate = hidden.device.type == "cpu" if validate is None else validate
+    check_inputs(hidden, labels, vocab, segments, validate, name="hidden", columns=head_weight.shape[0])
+    targets = Targets.from_labels(labels, vocab, segments, torch.promote_types(hidden.dtype, torch.float32))
+    index = _supervised_index(targets.supervised, n_supervised, validate)
+    tokens = targets.supervised.sum() if step_tokens is None else step_tokens
+    digits = targets.is_digit.sum() if step_digits is None or loss.per_batch else step_digits
+
+    def total_of(positions: Positions) -> Tensor:
+        token, digit = loss(positions, **options)
+        total = normalise(token.sum(), tokens)
+        return total if digit is None else total + normalise((weight * digit).sum(), digits)
+
+    cost = _TransportCost.of(check_embedding(embedding, head_weight.shape[0])) if name == "emo" else None
+    batch = _Batch(targets, labels.flatten(), index, vocab.index(hidden.device, with_dot=True), cost, total_of)
+    total, *rows = _LeanLoss.apply(batch, hidden, head_weight, head_bias)
+    positions = batch.positions(*rows)
+    return reduce_terms(positions, loss(positions, **options), weight, tokens, digits)._replace(total=total)
+
+
+def _supervised_index(supervised: Tensor, count: int | None, validate: bool) -> Int[Tensor, "rows"]:
+    if count is None:
+        return supervised.flatten().nonzero().squeeze(-1)
+    if validate and count != int(supervised.sum()):
+        raise InputError(f"`n_supervised` must be this batch's, {int(supervised.sum())}; got {count}.")
+    return torch.nonzero_static(supervised.flatten(), size=count).squeeze(-1)
+
+
+# ---------------------------------------------------------------- one chunk of rows
+
+
+class _Rows(NamedTuple):
+    """What a loss needs of some positions; with `requires_grad`, the leaves that it is differentiated by."""
+
+    cross_entropy: Tensor  # [rows]
+    columns: Tensor  # [rows, 10 or 11]
+    cost: Tensor  # [rows]; zeros for a loss that does not ask
+
+
+class _TransportCost(NamedTuple):
+    """EMO's cosines between a label and every token, without a normalised copy of the embedding."""
+
+    embedding: Tensor  # [vocab, width]
+    lengths: Tensor  # [vocab]
+
+    @classmethod
+    def of(cls, embedding: Tensor) -> "_TransportCost":
+        dtype = torch.promote_types(embedding.dtype, torch.float32)
+        return cls(embedding, torch.linalg.vector_norm(embedding, dim=-1, dtype=dtype).clamp(min=1e-12))
+
+    def cosines(self, labels: Tensor) -> Float[Tensor, "rows vocab"]:
+        products = self.embedding[labels] @ self.embedding.T
+        return products.to(self.lengths.dtype) / self.lengths / self.lengths[labels].unsqueeze(-1)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Everything of a call that is not differentiated."""
+
+    targets: Targets
+    labels: Tensor  # flat
+    index: Tensor  # flat positions that are supervised
+    column_ids: Tensor
+    cost: _TransportCost | None
+    total_of: Callable[[Positions], Tensor]
+
+    def chunks(self, columns: int) -> Iterator[tuple[slice, Tensor]]:
+        """Slices of `index` whose logits fit into CHUNK_BYTES, with the flat positions they stand for."""
+        size = max(CHUNK_BYTES // (4 * columns), 16)
+        for start in range(0, len(self.index), size):
+            part = slice(start, start + size)
+            yield part, self.index[part]
+
+    def differentiate(self, rows: _Rows, where: Tensor) -> tuple[Tensor, _Rows]:
+        """The share of the total that some rows make, and its derivative by what the loss sees of them."""
+        with torch.enable_grad():
+            leaves = _Rows(*(value.detach().requires_grad_() for value in rows))
+            cross_entropy, columns, cost = (leaf.unsqueeze(0) for leaf in leaves)
+            total = self.total_of(Positions(self.targets.take(where), cross_entropy, columns, lambda: cost))
+            found = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+        return total.detach(), _Rows(*found)
+
+    def positions(self, cross_entropy: Tensor, columns: Tensor, cost: Tensor) -> Positions:
+        """The whole batch again, from what was kept of each supervised row."""
+        shape = self.targets.supervised.shape
+
+        def spread(rows: Tensor) -> Tensor:
+            flat = rows.new_zeros((shape.numel(), *rows.shape[1:]))
+            return flat.index_copy(0, self.index, rows).unflatten(0, shape)
+
+        return Positions(self.targets, spread(cross_entropy), spread(columns), lambda: spread(cost))
+
+
+class _LeanLoss(torch.autograd.Function):
+    """The total, made together with its gradients, chunk by chunk."""
+
+    @staticmethod
+    def forward(ctx: Any, batch: _Batch, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+        """Return the total and, for the statistics, cross-entropy, columns and cost of the supervised rows."""
+        gradients = _Gradients.like(hidden, weight, bias, ctx.needs_input_grad[1:])
+        flat = hidden.detach().flatten(0, 1)
+        dtype = torch.promote_types(hidden.dtype, torch.float32)
+        total, kept = hidden.new_zeros((), dtype=dtype), []
+        for _, where in batch.chunks(weight.shape[0]):
+            states, labels = flat[where], batch.labels[where]
+            scores = states @ weight.T if bias is None else torch.addmm(bias, states, weight.T)  # [rows, vocab]
+            columns = scores[:, batch.column_ids].to(dtype)
+            log_probs = scores.to(dtype).log_softmax(-1)
+            del scores
+            cross_entropy = -log_probs.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+            probs = log_probs.exp_()
+            cosines = batch.cost.cosines(labels) if batch.cost else None
+            expected = cross_entropy.new_zeros(len(labels)) if cosines is None else (probs * cosines).sum(-1)
+            rows = _Rows(cross_entropy, columns, 1 - expected)
+            part, slopes = batch.differentiate(rows, where)
+            total += part
+            kept.append(rows)
+            if gradients.wanted:
+                d_scores = _score_gradient(probs, labels, cosines, expected, slopes, batch.column_ids)
+                gradients.add(where, states, weight, d_scores.to(hidden.dtype))
+        ctx.gradients = gradients
+        measured = [torch.cat(parts) for parts in zip(*kept, strict=True)] if kept else _no_rows(batch, total)
+        ctx.mark_non_differentiable(*measured)
+        return (total, *measured)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_total: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        """Hand out the gradients, scaled in place; they are gone afterwards."""
+        if ctx.gradients is None:
+            raise RuntimeError("`lean_loss` frees its gradients in `backward`, so it can run only once.")
+        gradients, ctx.gradients = ctx.gradients, None
+        return (None, *gradients.scaled(d_total))
+
+
+def _score_gradient(
+    probs: Tensor, labels: Tensor, cosines: Tensor | None, expected: Tensor, slopes: _Rows, column_ids: Tensor
+) -> Float[Tensor, "rows vocab"]:
+    """Derivative of the total by the scores, written into `probs`.
+
+    d CE/dz = q − 1[label]; d e/dz = −q·(cos − Σ q·cos), as e = 1 − Σ q·cos.
+    """
+    by_token = slopes.cross_entropy.unsqueeze(-1)
+    if cosines is None:
+        d_scores = probs.mul_(by_token)
+    else:
+        by_cost = slopes.cost.unsqueeze(-1)
+        d_scores = probs.mul_(cosines.sub_(expected.unsqueeze(-1)).mul_(-by_cost).add_(by_token))
+    d_scores.scatter_add_(-1, labels.unsqueeze(-1), -by_token)
+    return d_scores.index_add_(-1, column_ids, slopes.columns)
+
+
+def _no_rows(batch: _Batch, like: Tensor) -> list[Tensor]:
+    return [like.new_zeros(0), like.new_zeros(0, len(batch.column_ids)), like.new_zeros(0)]
+
+
+@dataclass
+class _Gradients:
+    """Gradients of hidden states, head weight and bias, as far as they are wanted; the head's in float32 at least."""
+
+    hidden: Tensor | None
+    weight: Tensor | None
+    bias: Tensor | None
+    dtypes: tuple[torch.dtype, torch.dtype]
+    shape: torch.Size
+
+    @classmethod
+    def like(cls, hidden: Tensor, weight: Tensor, bias: Tensor | None, needed: tuple[bool, ...]) -> "_Gradients":
+        sums = torch.promote_types(weight.dtype, torch.float32)
+        flat = hidden.shape[0] * hidden.shape[1]
+        return cls(
+            hidden.new_zeros(flat, hidden.shape[2]) if needed[0] else None,
+            torch.zeros_like(weight, dtype=sums) if needed[1] else None,
+            torch.zeros_like(bias, dtype=sums) if bias is not None and needed[2] else None,
+            (hidden.dtype, weight.dtype),
+            hidden.shape,
+        )
+
+    @property
+    def wanted(self) -> bool:
+        return any(part is not None for part in (self.hidden, self.weight, self.bias))
+
+    def add(self, where: Tensor, states: Tensor, weight: Tensor, d_scores: Tensor) -> None:
+        if self.hidden is not None:
+            self.hidden.index_copy_(0, where, d_scores @ weight)
+        if self.weight is not None:
+            if self.weight.dtype == d_scores.dtype:
+                self.weight.addmm_(d_scores.T, states)
+            else:
+                self.weight += d_scores.T @ states
+        if self.bias is not None:
+            self.bias += d_scores.sum(0)
+
+    def scaled(self, d_total: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias = (None if part is None else part.mul_(d_total) for part in self._parts())
+        return (
+            None if hidden is None else hidden.to(self.dtypes[0]).view(self.shape),
+            None if weight is None else weight.to(self.dtypes[1]),
+            None if bias is None else bias.to(self.dtypes[1]),
+        )
+
+    def _parts(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        return self.hidden, self.weight, self.bias
