@@ -5,6 +5,7 @@ prompt and the settings, so no visitor meets another's prompt. torch is imported
 """
 
 import json
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -50,23 +51,26 @@ def _probe_family(prompt: str, continued_by: str | None, revision: str) -> dict[
 
     with _models:
         models = _load_family(revision)
-        writer = models[continued_by] if continued_by else None
-        continuation = continue_greedily(writer.model, writer.tokenizer, prompt) if writer else ""
+        continuation = ""
+        if continued_by is not None:
+            writer = models[continued_by]
+            continuation = continue_greedily(writer.model, writer.tokenizer, prompt)
         record = probe(prompt, models, all_positions=True, continuation=continuation)
     return {"record": record, "continuation": continuation}
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
 def _load_family(revision: str) -> dict[str, Any]:
-    from delcore.models import load_model
+    from delcore.models import load_model, quiet_libraries
 
+    quiet_libraries()
     with _models:
         return {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
 
 
 def probe_other(name: str, text: str) -> dict[str, Any]:
     """The next-token record of one more model, by folder, .gguf file or hub id."""
-    return _probe_other(name, text, _stamp(Path(name).expanduser()))
+    return _probe_other(name, text, _stamp(Path(os.path.expanduser(name))))
 
 
 @st.cache_data(max_entries=128, show_spinner="Asking the other model; a .gguf file is converted once …")
@@ -79,8 +83,9 @@ def _probe_other(name: str, text: str, revision: str) -> dict[str, Any]:
 
 @st.cache_resource(max_entries=2, show_spinner=False)
 def _load_other(name: str, revision: str) -> Any:
-    from delcore.models import load_model
+    from delcore.models import load_model, quiet_libraries
 
+    quiet_libraries()
     with _models:
         return load_model(name)
 
@@ -91,8 +96,11 @@ def _family_revision() -> str:
 
 def _stamp(path: Path) -> str:
     """Changes when a file, or a file of a folder, is replaced; "" for what is not on disk."""
-    files = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
-    return ",".join(f"{file.stat().st_size}@{file.stat().st_mtime_ns}" for file in files)
+    try:
+        files = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
+        return ",".join(f"{file.stat().st_size}@{file.stat().st_mtime_ns}" for file in files)
+    except OSError:  # a name too long for a path, a folder that may not be read
+        return ""
 
 
 # ---------------------------------------------------------------- the loss lab

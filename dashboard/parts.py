@@ -13,13 +13,15 @@ import streamlit as st
 STYLE = """
 <style>
 .stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }
-.stMainBlockContainer h2 { padding: 0 0 .2rem 0; font-size: 1.5rem; }
+.stMainBlockContainer h2 { padding: 0 0 .5rem 0; font-size: 1.5rem; }
 /* A text field takes its direction from its first letter, so Hebrew and Arabic read right. */
 .stTextInput input, .stText, .stText * { unicode-bidi: plaintext; }
 .st-key-strip { align-items: center; }
 .st-key-strip button { min-height: 0; min-width: 2rem; padding: .15rem .5rem; }
-.st-key-strip button p, .st-key-strip .stText { font-family: monospace; font-size: 1rem; }
-.st-key-strip .stText { white-space: pre-wrap; }
+.st-key-strip button p, .st-key-strip .stText, .st-key-strip .stText * { font-family: monospace; font-size: 1rem; }
+.st-key-strip .stText, .st-key-strip .stText * { white-space: break-spaces; }
+.st-key-strip .stText { padding: 0 .4rem; }
+.st-key-problem { gap: .4rem; }
 @media (max-width: 640px) {
   [class*="st-key-wide-"] { display: none; }
   .stMainBlockContainer { padding-left: .8rem; padding-right: .8rem; }
@@ -52,8 +54,9 @@ def show_panels(build: Callable[[int], go.Figure], key: str, alt: str) -> None:
 
 def show_problem(what: str, error: Exception) -> None:
     """A fixed headline and the error's own line, which may quote the user and so is plain text."""
-    st.error(what, icon=":material/error:")
-    st.text(str(error))
+    with st.container(key="problem"):
+        st.error(what, icon=":material/error:")
+        st.text(str(error))
 
 
 def show_table(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str | None, str]], alt: str) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from delcore.equilibria import Equilibrium, equilibrium
     from delcore.errors import InputError
     from delcore.losses import LOSSES, LossOutput, numeric_loss
+    from delcore.losses.lean import lean_loss
     from delcore.models import load_model
     from delcore.probe import DigitPosition, digit_distributions
     from delcore.train import Run, finetune
@@ -32,6 +33,7 @@ _HOMES = {
     "digit_distributions": "probe",
     "equilibrium": "equilibria",
     "finetune": "train",
+    "lean_loss": "losses.lean",
     "load_model": "models",
     "number_spans": "digits",
     "numeric_loss": "losses",
@@ -51,6 +53,7 @@ __all__ = [
     "digit_distributions",
     "equilibrium",
     "finetune",
+    "lean_loss",
     "load_model",
     "number_spans",
     "numeric_loss",

@@ -112,8 +112,8 @@ class Grid:
         gap = 68 / self._heights()[0]
         width = (1 - between * (self.columns - 1)) / self.columns
         height = (1 - gap * (self.rows - 1)) / self.rows
-        left, top = column * (width + between), 1 - row * (height + gap)
-        return [left, min(left + width, 1)], [max(top - height, 0), top]
+        left, top = column * (width + between), 1.0 - row * (height + gap)
+        return [left, min(left + width, 1.0)], [max(top - height, 0.0), top]
 
     def title(self, panel: int, text: str) -> dict[str, Any]:
         """The title above a panel."""
@@ -256,7 +256,8 @@ def add_entropies(
     layout["annotations"].append(grid.title(panel, f"<b>Sharper ◂ ▸ flatter</b><br>{note}"))
     data += [_dot(name, entropy, panel) for name, entropy in entropies.items()]
     if reference:
-        line = {"color": ZERO_COLOUR, "width": 2, "dash": "dot"}
+        colour = TRUTH_COLOUR if reference[0] == "true law" else ZERO_COLOUR
+        line = {"color": colour, "width": 2, "dash": "dot"}
         at = {"x0": reference[1], "x1": reference[1], "y0": 0, "y1": 1}
         refs = {"xref": f"x{suffix(panel)}", "yref": f"y{suffix(panel)} domain"}
         layout["shapes"] = [{"type": "line", "line": line, "layer": "below"} | at | refs]

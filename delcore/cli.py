@@ -44,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_probe(commands)
     _add_train(commands)
+    _add_bench(commands)
     _add_dashboard(commands)
     return parser
 
@@ -68,9 +69,10 @@ def _run_probe(arguments: argparse.Namespace) -> None:
     names = [arguments.model] if arguments.model else embedded_names(arguments.loss or "all")
     if not arguments.prompt.strip():
         raise InputError('The prompt is empty. Type some text, such as "12 + 35 = ".')
-    quiet_libraries()
-    from delcore.models import load_model
+    from delcore.models import load_model, quiet_libraries
     from delcore.probe import probe
+
+    quiet_libraries()
 
     loaded = [load_model(name, trust_remote_code=arguments.trust_remote_code) for name in names]
     models = {one.card.name.removeprefix("embedded:"): one for one in loaded}
@@ -149,8 +151,10 @@ def _run_train(arguments: argparse.Namespace) -> None:
         field.name: getattr(arguments, field.name, None) for field in dataclasses.fields(TrainConfig)
     }
     config = TrainConfig(**{**values, "options": parse_options(arguments.set)})
-    quiet_libraries()
+    from delcore.models import quiet_libraries
     from delcore.train import finetune
+
+    quiet_libraries()
 
     run = finetune(config, progress=lambda line: _say(line))
     _say(f"Saved {run.path}")
@@ -180,6 +184,34 @@ def _parse_value(text: str) -> Any:
     except (ValueError, SyntaxError):
         return text
     return value if isinstance(value, int | float) else text
+
+
+# ---------------------------------------------------------------- bench
+
+
+def _add_bench(commands: Any) -> None:
+    parser = commands.add_parser("bench", help="measure what a loss costs, as ratios")
+    parser.add_argument("what", choices=["loss"], help="loss: forward and backward against plain cross-entropy")
+    parser.add_argument("--losses", default="mle,del,emo", help="names with commas, or all (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=1024, help="positions (default: %(default)s)")
+    parser.add_argument("--supervised", type=float, default=0.5, help="share with a label (default: %(default)s)")
+    parser.add_argument("--width", type=int, default=896, help="of hidden states (default: %(default)s)")
+    parser.add_argument("--vocab", type=int, default=151_936, help="columns of the head (default: %(default)s)")
+    parser.add_argument("--dtype", default="float32", help="of hidden states and head (default: %(default)s)")
+    parser.add_argument("--device", default="cpu", help="where to run (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print the ratios as JSON")
+    parser.set_defaults(run=_run_bench)
+
+
+def _run_bench(arguments: argparse.Namespace) -> None:
+    from delcore.bench import Sizes, bench_losses, format_bench
+    from delcore.losses import LOSSES
+
+    sizes = Sizes(**{field.name: getattr(arguments, field.name) for field in dataclasses.fields(Sizes)})
+    names = list(LOSSES) if arguments.losses == "all" else arguments.losses.split(",")
+    result = bench_losses(names, sizes, progress=_say)
+    sys.stdout.write((json.dumps(result) if arguments.json else format_bench(result)) + "\n")
 
 
 # ---------------------------------------------------------------- dashboard
@@ -213,6 +245,8 @@ def _run_dashboard(arguments: argparse.Namespace) -> None:
         "server.showEmailPrompt": "false",
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": "false",
+        "client.showErrorDetails": "none",
+        "runner.magicEnabled": "false",
     }
     command = ["run", str(dashboard_app()), *(f"--{name}={value}" for name, value in flags.items())]
     streamlit_cli.main(command, prog_name="streamlit", standalone_mode=False)
@@ -229,17 +263,6 @@ def check_port(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         raise InputError(f"Cannot serve on {host}:{port}: {error.strerror}. Pass another --port or --host.") from error
-
-
-def quiet_libraries() -> None:
-    """Keep progress bars and advice of the model library out of a command's output."""
-    import os
-
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
 
 
 if __name__ == "__main__":

@@ -68,7 +68,11 @@ def load_model(name_or_path: str | os.PathLike[str], *, trust_remote_code: bool 
     name = os.fspath(name_or_path)
     if name.partition(":")[0] in ("embedded", "scratch"):
         return _load_embedded(name)
-    path = Path(name).expanduser()
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, an unknown ~user, a NUL
+        raise InputError(f"`--model` {name[:80]!r} is neither a path nor a hub id: {error}") from error
     if path.suffix == ".gguf":
         return _load_gguf(path, name)
     if path.is_dir():
@@ -220,13 +224,14 @@ def _hub_reachable() -> bool:
 def _from_pretrained(
     where: str, name: str, trust_remote_code: bool, *, dtype: str = "float32", **options: Any
 ) -> tuple[Any, Any]:
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     options["trust_remote_code"] = trust_remote_code
     try:
         tokenizer = AutoTokenizer.from_pretrained(where, **options)
         model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, **options)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         raise InputError(_explain_load_error(name, error)) from error
     return model.eval(), tokenizer
 
@@ -283,6 +288,15 @@ def _card(model: Any, name: str, source: str, revision: str, details: Mapping[st
     context = getattr(model.config, "max_position_embeddings", None) or 2048
     shown = Path(name).stem if source == "gguf" else Path(name).name if source == "folder" else name
     return ModelCard(shown, source, model.num_parameters(), int(context), revision, details or {})
+
+
+def quiet_libraries() -> None:
+    """Keep progress bars and advice of the model library out of a command's output and a server's log."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
 
 
 def cache_dir() -> Path:

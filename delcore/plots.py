@@ -5,11 +5,13 @@ differ by at least 20 CIELAB units from one another for normal, protan, deutan a
 white and on near-black; backgrounds are transparent, so a page's own theme shows through.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import plotly.graph_objects as go
+import plotly.io
 
 from delcore._panels import (
     GHOST_COLOUR,
@@ -32,8 +34,10 @@ __all__ = [
     "escape_text",
     "plot_differences",
     "plot_gradients",
+    "plot_metrics",
     "plot_overlay",
     "plot_small_multiples",
+    "show_static",
     "title_of",
 ]
 
@@ -75,7 +79,7 @@ def plot_small_multiples(
             data.append(bars(values=ghost, panel=i, colour=GHOST_COLOUR, name="base model", width=0.92, legend=i == 0))
         data.append(bars(values=values, panel=i, colour=look_of(name).colour, name=title_of(name), width=0.56))
         data += [level_lines(truth, panel=i, legend=i == 0)] if truth is not None else []
-    layout = grid.layout(_headings(distributions, notes), (0, _top(distributions, ghost, truth)), "probability")
+    layout = grid.layout(_headings(distributions, notes), (0.0, _top(distributions, ghost, truth)), "probability")
     _summarise(data, layout, grid, distributions, ghost, truth)
     return _figure(data, layout)
 
@@ -84,7 +88,7 @@ def plot_overlay(distributions: Mapping[str, Sequence[float]], *, truth: Sequenc
     """The digit probabilities of all models in one panel; each has its colour, dash and marker."""
     data = [marked_line(name, values) for name, values in distributions.items()]
     data += [level_lines(truth, panel=0, legend=True)] if truth is not None else []
-    layout = Grid(1, 1, panel_height=380).layout([""], (0, _top(distributions, None, truth)), "probability")
+    layout = Grid(1, 1, panel_height=380).layout([""], (0.0, _top(distributions, None, truth)), "probability")
     layout["margin"] |= {"t": 12, "autoexpand": True}
     layout["legend"] = {"orientation": "h", "x": 0, "y": -0.16, "yanchor": "top", "xanchor": "left"}
     return _figure(data, layout)
@@ -135,6 +139,36 @@ def plot_gradients(
     grid = Grid(len(gradients), columns, legend_height=4)
     data, layout = _signed_panels(gradients, notes, grid, "∂L/∂a (nats per logit)", hatched=true_digit)
     return _figure(data, layout)
+
+
+def plot_metrics(logs: Mapping[str, Sequence[Mapping[str, float]]], field: str, y_title: str) -> go.Figure:
+    """One logged measure along the steps of several runs.
+
+    Args:
+        logs: name (of a loss, for its colour) to the lines of its `metrics.jsonl`.
+        field: key of the lines.
+        y_title: what it is, with its unit.
+    """
+    figure = go.Figure(layout={"height": 320, "template": "plotly_white", "xaxis_title": "optimiser step"})
+    figure.update_layout(yaxis_title=y_title, margin={"t": 16, "b": 48, "l": 64, "r": 16})
+    for name, lines in logs.items():
+        look = look_of(name)
+        figure.add_scatter(
+            x=[line["step"] for line in lines],
+            y=[line[field] for line in lines],
+            name=look.title,
+            mode="lines+markers",
+            line={"color": look.colour, "dash": look.dash},
+            marker={"symbol": look.marker},
+        )
+    return figure
+
+
+def show_static(width: int = 960) -> None:
+    """With `DELCORE_STATIC` set, let a notebook store its figures as PNG (through kaleido and Chromium)."""
+    if os.environ.get("DELCORE_STATIC"):
+        plotly.io.renderers.default = "png"
+        plotly.io.renderers["png"].width = width
 
 
 # ---------------------------------------------------------------- parts

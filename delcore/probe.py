@@ -1,8 +1,7 @@
 """What digits does a model expect? The ten digit probabilities along a prompt, as plain data."""
 
 import dataclasses
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,20 +58,27 @@ def digit_distributions(
     """
     vocab = DigitVocab.from_tokenizer(tokenizer)
     ids, start = encode_prompt(model, tokenizer, prompt, continuation)
-    logits = prompt_logits(model, ids)  # [seq, vocab]
     row = torch.tensor([ids])
     places = digit_places(row, vocab)[0].tolist()
     digits = vocab.classes(row)[0].tolist()
-    first_listed = 1 if all_positions else start
-    listed = [i for i in range(max(first_listed, 1), len(ids)) if digits[i] >= 0]
-    positions = [_position(logits[i - 1], vocab, index=i, text=str(digits[i]), place=places[i]) for i in listed]
-    return [*positions, _position(logits[-1], vocab, index=len(ids), text="", place=place_of_next(ids, vocab))]
+    first_listed = max(1 if all_positions else start, 1)
+    listed = [i for i in range(first_listed, len(ids)) if digits[i] >= 0]
+    facts = _predictions(prompt_logits(model, ids, [*(i - 1 for i in listed), len(ids) - 1]), vocab)
+    shown = [(i, str(digits[i]), places[i]) for i in listed] + [(len(ids), "", place_of_next(ids, vocab))]
+    return [
+        DigitPosition(index, text, place, None if place is None else place_weight(place), *fact)
+        for (index, text, place), fact in zip(shown, facts, strict=True)
+    ]
 
 
 def encode_prompt(model: Any, tokenizer: Any, prompt: str, continuation: str = "") -> tuple[list[int], int]:
     """Token ids of a prompt (and what follows it), and how many of them are the prompt's; refuses unusable ones."""
     if not prompt.strip():
         raise InputError('The prompt is empty. Type some text, such as "12 + 35 = ".')
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"The prompt is no valid text: character {error.start + 1} is half of a pair.") from error
     ids = list(tokenizer(prompt, verbose=False)["input_ids"])
     if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id:
         ids = ids[:-1]
@@ -88,30 +94,32 @@ def encode_prompt(model: Any, tokenizer: Any, prompt: str, continuation: str = "
 
 
 @torch.inference_mode()
-def prompt_logits(model: Any, ids: Sequence[int]) -> Float[Tensor, "seq vocab"]:
-    """Logits of every position of one text, in float32 on the CPU."""
-    row = torch.tensor([list(ids)], device=model.device)
-    return model(input_ids=row, use_cache=False).logits[0].float().cpu()
+def prompt_logits(model: Any, ids: Sequence[int], rows: Sequence[int]) -> Float[Tensor, "rows vocab"]:
+    """Logits that follow some tokens of one text, in float64 on the CPU."""
+    batch = torch.tensor([list(ids)], device=model.device)
+    return model(input_ids=batch, use_cache=False).logits[0, list(rows)].double().cpu()
 
 
-def _position(logits: Tensor, vocab: DigitVocab, *, index: int, text: str, place: int | None) -> DigitPosition:
-    logits = logits.double()
-    digits = logits[vocab.index(logits.device)]
-    if not torch.isfinite(digits).any() or torch.isnan(logits).any():
+def _predictions(
+    logits: Float[Tensor, "rows vocab"], vocab: DigitVocab
+) -> Iterator[tuple[tuple[float, ...], float, float, float]]:
+    """Probabilities, digit mass, entropy and expected digit of each row."""
+    if max(vocab.ids) >= logits.shape[-1]:
+        raise InputError(
+            f"The model has {logits.shape[-1]} output columns, but its tokenizer puts a digit at {max(vocab.ids)}: "
+            "they do not belong together."
+        )
+    digits = logits[:, vocab.index(logits.device)]
+    # A score of −inf only means that a token is impossible.
+    if bool((logits.isnan() | logits.isposinf()).any()) or not bool(digits.isfinite().any(-1).all()):
         raise InputError("The model answered with NaN or infinite scores; its weights are damaged.")
     log_probs = digits.log_softmax(-1)
     probabilities = log_probs.exp()
-    entropy = -(probabilities * log_probs.masked_fill(log_probs.isinf(), 0.0)).sum()
-    return DigitPosition(
-        index=index,
-        text=text,
-        place=place,
-        weight=None if place is None else place_weight(place),
-        probabilities=tuple(probabilities.tolist()),
-        digit_mass=math.exp(float(digits.logsumexp(-1) - logits.logsumexp(-1))),
-        entropy_nats=max(float(entropy), 0.0),
-        expected_digit=float((probabilities * torch.arange(10.0, dtype=torch.float64)).sum()),
-    )
+    mass = (digits.logsumexp(-1) - logits.logsumexp(-1)).exp()
+    entropy = -(probabilities * log_probs.masked_fill(log_probs.isinf(), 0.0)).sum(-1)
+    expected = (probabilities * torch.arange(10.0, dtype=torch.float64)).sum(-1)
+    columns = (probabilities.tolist(), mass.tolist(), entropy.clamp(min=0).tolist(), expected.tolist())
+    return ((tuple(p), m, h, e) for p, m, h, e in zip(*columns, strict=True))
 
 
 def probe(

@@ -28,7 +28,7 @@ from nbformat import NotebookNode
 from PIL import Image
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
-CELL_SECONDS = 300
+CELL_SECONDS = 600
 MOST_BYTES = 1_500_000
 STORED_TYPES = {"text/plain", "text/html", "image/png"}
 
@@ -116,7 +116,7 @@ def _execute_cell(client: NotebookClient, cell: NotebookNode, index: int, name: 
     except CellTimeoutError:
         raise NotebookError(f"{where}: not done after {client.timeout:g} s: {first_line}") from None
     except CellExecutionError as error:
-        raise NotebookError(f"{where}: {error.ename}: {error.evalue}") from None
+        raise NotebookError(f"{where}: {error.ename}: {' '.join(error.evalue.split())}") from None
     except DeadKernelError:
         raise NotebookError(
             f"{where}: the kernel died in this cell, perhaps for lack of memory: {first_line}"

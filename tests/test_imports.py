@@ -13,10 +13,10 @@ ROOT = Path(delcore.__file__).parent
 
 # Each module may import from its own level's left neighbours only, and losses never import each other.
 LEVELS = [
-    {"errors"},
+    {"errors", "_panels"},
     {"digits", "arithmetic"},
     {"losses", "data"},
-    {"equilibria"},
+    {"equilibria", "bench", "trainers"},
     {"config", "models"},
     {"train", "evaluate", "probe"},
     {"analysis"},

@@ -25,10 +25,8 @@ EXAMPLES = {
     "copy an id": "order 40817 ships as order ",
 }
 VIEWS = ("Side by side", "Overlay", "Change to base")
-LONGEST_STRIP = 40
-"""Digits shown as buttons; beyond that a number field picks one."""
-CLOSE_NATS = 0.02
-"""Entropies that differ by less are told as equal."""
+LONGEST_STRIP = 40  # digits shown as buttons; beyond that a number field picks one
+CLOSE_NATS = 0.02  # entropies that differ by less are told as equal
 COLUMNS = {
     "title": ("loss", None, "what the model was fine-tuned with; Base is the model before"),
     "entropy_nats": ("entropy (nats)", "%.3f", "of the ten digit probabilities, from 0 to ln 10 = 2.303"),
@@ -146,7 +144,9 @@ def show_picture(models: dict[str, Any], law: KnownLaw | None) -> None:
     if view == "Overlay":
         parts.show_figure(plots.plot_overlay(p, truth=truth), "overlay", alt)
     elif view == "Change to base":
-        parts.show_panels(lambda c: plots.plot_differences(tuned, p["base"], notes=notes, columns=c), "change", alt)
+        parts.show_panels(
+            lambda c: plots.plot_differences(tuned, p["base"], truth=truth, notes=notes, columns=c), "change", alt
+        )
     else:
         parts.show_panels(
             lambda c: plots.plot_small_multiples(tuned, ghost=p["base"], truth=truth, notes=notes, columns=c),
@@ -177,12 +177,12 @@ def _describe(models: dict[str, Any], law: KnownLaw | None) -> str:
 def _judge(models: dict[str, Any], law: KnownLaw) -> str:
     gaps = {plots.TITLES[n]: m["entropy_nats"] - law.entropy_nats for n, m in models.items() if n in plots.TITLES}
     groups = {
-        "sharper than it": [n for n, gap in gaps.items() if gap < -CLOSE_NATS],
-        f"within {CLOSE_NATS} nats": [n for n, gap in gaps.items() if abs(gap) <= CLOSE_NATS],
-        "flatter": [n for n, gap in gaps.items() if gap > CLOSE_NATS],
+        "Sharper": [n for n, gap in gaps.items() if gap < -CLOSE_NATS],
+        f"Within {CLOSE_NATS} nats": [n for n, gap in gaps.items() if abs(gap) <= CLOSE_NATS],
+        "Flatter": [n for n, gap in gaps.items() if gap > CLOSE_NATS],
     }
-    told = "; ".join(f"{what}: {', '.join(names)}" for what, names in groups.items() if names)
-    return f"This reading is drawn from a known law of entropy {law.entropy_nats:.3f} nats. {told}."
+    told = " · ".join(f"**{what}**: {', '.join(names)}" for what, names in groups.items() if names)
+    return f"This reading is drawn from a known law of entropy {law.entropy_nats:.3f} nats. {told}"
 
 
 def show_numbers(
@@ -222,7 +222,7 @@ def show_options(is_last: bool) -> None:
     with st.expander("Step through a continuation, or compare another model", expanded=False):
         st.toggle("Let a model write on, and look at each digit it writes", key="continue", on_change=_forget_position)
         st.selectbox("Written by", EMBEDDED_NAMES, format_func=plots.title_of, key="writer", on_change=_forget_position)
-        with st.form("other", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
+        with st.form("ask_other", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
             st.text_input("Another model: a folder, a .gguf file or a hub id; empty for none", key="other_box")
             st.form_submit_button("Compare", on_click=_take_other)
         if st.session_state.get("other") and not is_last:
@@ -244,7 +244,7 @@ def ask_other(text: str) -> dict[str, Any] | None:
         return None
     try:
         return cache.probe_other(name, text)["positions"][-1]["models"]
-    except InputError as error:
+    except (InputError, OSError, RuntimeError) as error:
         parts.show_problem("The other model cannot be shown.", error)
         return None
 

@@ -15,12 +15,12 @@ AVERAGE = "any, drawn from the true law"
 WEIGHTS = {"1 (none)": 1.0, "2 (units)": 2.0, "4 (tens)": 4.0, "6 (hundreds)": 6.0}
 COLUMNS = {
     "title": ("loss", None, "as its paper writes it"),
-    "value": ("value", "%.4f", "token term + digit term, at the prediction on the left"),
-    "token_term": ("token term (nats)", "%.4f", "cross-entropy, or what replaces it"),
-    "digit_term": ("digit term, α·u·ℓ", "%.4f", "in the loss's own unit; 0 where there is none"),
-    "entropy_nats": ("equilibrium entropy (nats)", "%.4f", "of p̂ where the expected gradient vanishes"),
-    "gap": ("− true law (nats)", "%+.4f", "below 0 the loss over-sharpens, above it over-flattens"),
-    "kl_nats": ("KL to true law (nats)", "%.4f", "KL(π ‖ p̂) at the equilibrium"),
+    "value": ("value (nats)", "%.3f", "token term + digit term, at the prediction"),
+    "token_term": ("token term", "%.3f", "cross-entropy or what replaces it, in nats"),
+    "digit_term": ("digit term", "%.3f", "α·u·ℓ, in the loss's own unit; 0 where there is none"),
+    "entropy_nats": ("entropy (nats)", "%.4f", "of p̂ at the equilibrium, where the expected gradient vanishes"),
+    "gap": ("− law (nats)", "%+.4f", "that entropy less the true law's: below 0 over-sharp, above 0 over-flat"),
+    "kl_nats": ("KL (nats)", "%.4f", "KL(π ‖ p̂) at the equilibrium"),
     "attained": ("equilibrium", None, "whether finite logits reach it"),
 }
 FORMULAS = r"""
@@ -152,7 +152,8 @@ def show_numbers(results: list[dict[str, Any]], law: tuple[float, ...]) -> None:
         | row["equilibrium"]
         | {
             "title": plots.TITLES[row["name"]],
-            "gap": row["equilibrium"]["entropy_nats"] - entropy_nats(law),
+            "gap": round(row["equilibrium"]["entropy_nats"] - entropy_nats(law), 8) + 0.0,
+            "kl_nats": max(row["equilibrium"]["kl_nats"], 0.0),
             "attained": "reached" if row["equilibrium"]["attained"] else "none",
         }
         for row in results

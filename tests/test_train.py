@@ -1,0 +1,602 @@
+"""The training loop on tiny models: what a run leaves, what is refused, and what never moves the weights."""
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import delcore
+from delcore import LOSSES, InputError, TrainConfig, finetune, load_model, train
+from delcore.digits import IGNORE
+from tests import tokenizers_for_tests as tokenizers
+from tests.models_for_tests import save_tiny, tiny_loaded
+
+LOGGED = ("cross_entropy", "digit_term", "digit_mass", "digit_entropy_nats", "digit_accuracy", "tokens_per_second")
+
+
+def config(out: Path, **changes) -> TrainConfig:
+    settings = {"loss": "del", "steps": 2, "batch_size": 2, "max_length": 128, "device": "cpu"}
+    return TrainConfig(**{**settings, **changes, "out": out})
+
+
+def run_tiny(out: Path, *, tokenizer=None, progress=None, model_seed=0, **changes) -> train.Run:
+    loaded = tiny_loaded(tokenizer, context=256, seed=model_seed)
+    return finetune(config(out, **changes), loaded=loaded, progress=progress)
+
+
+def write_jsonl(file: Path, *rows) -> Path:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def weights_of(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model.safetensors")
+
+
+def assert_same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def record_of(run: Path) -> dict:
+    return json.loads((run / "config.json").read_text())["delcore"]
+
+
+# ---------------------------------------------------------------- what a run leaves
+
+
+def test_run_folder_loads_with_transformers_and_delcore(tmp_path):
+    run = run_tiny(tmp_path / "run")
+    model = AutoModelForCausalLM.from_pretrained(run.path)
+    tokenizer = AutoTokenizer.from_pretrained(run.path)
+    ids = tokenizer("12 + 35 = ", return_tensors="pt")["input_ids"]
+    assert torch.isfinite(model(ids).logits).all()
+    assert load_model(run.path).card.parameters == model.num_parameters()
+
+
+def test_run_folder_holds_safetensors_and_no_pickle(tmp_path):
+    names = {file.name for file in run_tiny(tmp_path / "run").path.iterdir()}
+    assert {"config.json", "metrics.jsonl", "model.safetensors", "tokenizer.json"} <= names
+    assert not [name for name in names if name.endswith((".bin", ".pt", ".pth", ".pkl"))]
+
+
+def test_metrics_have_a_line_per_step_with_every_measure(tmp_path):
+    run = run_tiny(tmp_path / "run", steps=3)
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert lines == run.metrics
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    for line in lines:
+        assert set(LOGGED) <= set(line)
+        assert line["loss"] == pytest.approx(line["cross_entropy"] + line["digit_term"], rel=1e-5)
+        assert 0 <= line["digit_mass"] <= 1
+        assert 0 <= line["digit_entropy_nats"] <= 2.3026
+        assert 0 <= line["digit_accuracy"] <= 1
+        assert line["tokens_per_second"] > 0
+
+
+def test_metrics_lines_are_means_over_the_steps_between_them(tmp_path):
+    every = run_tiny(tmp_path / "every", steps=5).metrics
+    third = run_tiny(tmp_path / "third", steps=5, log_every=3).metrics
+    assert [line["step"] for line in third] == [3, 5]
+    for line, rows in zip(third, (every[:3], every[3:]), strict=True):
+        for key in set(line) - {"step", "tokens_per_second"}:
+            assert line[key] == pytest.approx(sum(row[key] for row in rows) / len(rows), rel=1e-6)
+
+
+def test_last_metrics_line_is_written_though_the_last_batch_teaches_nothing(tmp_path, monkeypatch):
+    batches = real_batches(2)
+    monkeypatch.setattr(train, "iterate_batches", lambda *_: iter([*batches, masked(batches[0])]))
+    run = run_tiny(tmp_path / "run", steps=3, log_every=2)
+    assert run.metrics[-1]["step"] >= 2
+    run = run_tiny(tmp_path / "long", steps=3, log_every=10)
+    assert len(run.metrics) == 1
+
+
+def test_run_record_tells_versions_seed_data_and_alpha(tmp_path):
+    data = write_jsonl(tmp_path / "data.jsonl", {"prompt": "1 + 1 = ", "response": "2"})
+    run = run_tiny(tmp_path / "run", data=str(data), seed=7, options={"place": "none"})
+    record = record_of(run.path)
+    assert record["alpha"] == 0.1
+    assert record["settings"]["seed"] == 7
+    assert record["settings"]["loss"] == "del"
+    assert record["settings"]["options"] == {"place": "none"}
+    assert record["data_sha256"] == hashlib.sha256(data.read_bytes()).hexdigest()
+    assert record["steps_done"] == 2
+    assert record["digit_coverage"] == 1
+    for package in ("torch", "transformers"):
+        assert record["versions"][package] == importlib.metadata.version(package)
+
+
+def test_run_record_tells_the_version_of_delcore(tmp_path):
+    assert record_of(run_tiny(tmp_path / "run").path)["versions"]["delcore"] == delcore.__version__
+
+
+def test_run_record_has_a_fingerprint_of_generated_data_too(tmp_path, monkeypatch):
+    record = record_of(run_tiny(tmp_path / "run").path)
+    assert re.fullmatch("[0-9a-f]{64}", str(record["data_sha256"]))
+    (tmp_path / "arithmetic").write_text("a file that happens to have this name")
+    monkeypatch.chdir(tmp_path)
+    assert record_of(run_tiny(tmp_path / "again").path)["data_sha256"] == record["data_sha256"]
+
+
+def test_run_record_tells_alpha_as_the_release_counts_it(tmp_path):
+    assert record_of(run_tiny(tmp_path / "run").path)["release_lambda"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("loss", "alpha", "expected"), [("mle", None, 0), ("dist2", None, 0.1), ("ntl_was", 0.7, 0.7)])
+def test_run_record_tells_the_alpha_that_acted(tmp_path, loss, alpha, expected):
+    assert record_of(run_tiny(tmp_path / "run", loss=loss, alpha=alpha).path)["alpha"] == expected
+
+
+def test_out_may_be_an_empty_folder_nested_and_with_odd_letters(tmp_path):
+    out = tmp_path / "ünï 数" / "run"
+    out.mkdir(parents=True)
+    assert weights_of(run_tiny(out).path)
+    assert weights_of(run_tiny(tmp_path / "a" / "b" / "c").path)
+
+
+def test_progress_ends_with_the_last_step(tmp_path):
+    lines = []
+    run_tiny(tmp_path / "run", progress=lines.append)
+    assert lines[-1].startswith("step 2/2")
+    assert "\n" not in lines[-1]
+
+
+# ---------------------------------------------------------------- seeds and samples
+
+
+def test_same_seed_gives_bit_identical_weights(tmp_path):
+    one, two = (weights_of(run_tiny(tmp_path / name, seed=3).path) for name in ("one", "two"))
+    assert_same_weights(one, two)
+
+
+def test_same_seed_gives_bit_identical_weights_from_scratch(tmp_path):
+    runs = [finetune(config(tmp_path / name, model="scratch", seed=3)).path for name in ("one", "two")]
+    assert_same_weights(*(weights_of(run) for run in runs))
+
+
+def test_another_seed_gives_other_weights(tmp_path):
+    one, two = (weights_of(run_tiny(tmp_path / str(seed), seed=seed).path) for seed in (0, 1))
+    assert any(not torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize("data", ["arithmetic", "file"])
+def test_every_loss_sees_the_same_samples(tmp_path, data):
+    rows = [{"question": f"What is {n}?", "answer": str(n * n)} for n in range(7)]
+    source = data if data == "arithmetic" else str(write_jsonl(tmp_path / "data.jsonl", *rows))
+    samples = train.load_samples(source)
+    tokenizer = tiny_loaded().tokenizer
+    seen = []
+    for loss in LOSSES:
+        batches = train.iterate_batches(config(tmp_path / loss, loss=loss, data=source), samples, tokenizer)
+        seen.append([next(batches) for _ in range(6)])
+    for batches in seen[1:]:
+        for one, other in zip(seen[0], batches, strict=True):
+            assert torch.equal(one.input_ids, other.input_ids)
+            assert torch.equal(one.labels, other.labels)
+
+
+@pytest.fixture(scope="module")
+def mle_run(tmp_path_factory):
+    return run_tiny(tmp_path_factory.mktemp("mle") / "run", loss="mle")
+
+
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name != "mle"])
+def test_every_loss_trains_and_differs_from_mle(tmp_path, mle_run, loss):
+    run = run_tiny(tmp_path / "run", loss=loss)
+    first, plain = run.metrics[0], mle_run.metrics[0]
+    assert [(line["tokens"], line["digits"]) for line in run.metrics] == [
+        (line["tokens"], line["digits"]) for line in mle_run.metrics
+    ]
+    assert first["digit_accuracy"] == plain["digit_accuracy"]
+    assert first["digit_mass"] == pytest.approx(plain["digit_mass"])
+    assert (first["digit_term"] == 0) == (LOSSES[loss].alpha is None)
+    if LOSSES[loss].alpha is not None:
+        assert first["cross_entropy"] == pytest.approx(plain["cross_entropy"], rel=1e-6)
+    ours, theirs = weights_of(run.path), weights_of(mle_run.path)
+    assert any(not torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_loss_goes_down_on_a_few_samples(tmp_path):
+    data = write_jsonl(
+        tmp_path / "data.jsonl",
+        {"prompt": "1 + 1 = ", "response": "2"},
+        {"prompt": "9 - 2 = ", "response": "7"},
+    )
+    run = run_tiny(tmp_path / "run", data=str(data), steps=60, learning_rate=0.02)
+    assert run.metrics[-1]["loss"] < run.metrics[0]["loss"] / 3
+    assert run.metrics[-1]["digit_accuracy"] == 1
+
+
+def test_learning_rate_rises_then_falls_to_nothing(tmp_path):
+    rates = [line["learning_rate"] for line in run_tiny(tmp_path / "run", steps=10, warmup=0.3).metrics]
+    assert rates[:3] == pytest.approx([1e-4, 2e-4, 3e-4])
+    assert rates[3:] == sorted(rates[3:], reverse=True)
+    assert rates[-1] < 3e-5
+
+
+def test_end_token_is_learned_though_it_is_also_the_padding():
+    """B15: the mask comes from lengths, so the true end token stays supervised."""
+    tokenizer = tokenizers.grouping_tokenizer()
+    tokenizer.pad_token = tokenizer.eos_token
+    samples = [train.Sample("1+1=", "2"), train.Sample("a", "b longer text")]
+    batch = next(train.iterate_batches(config(Path("unused"), batch_size=2), samples, tokenizer))
+    end = tokenizer.eos_token_id
+    for ids, mask, labels in zip(batch.input_ids, batch.attention_mask, batch.labels, strict=True):
+        length = int(mask.sum())
+        assert mask.tolist() == [1] * length + [0] * (len(mask) - length)
+        assert ids[length - 1] == labels[length - 1] == end
+        assert set(labels[length:].tolist()) <= {IGNORE}
+
+
+# ---------------------------------------------------------------- batches that teach nothing
+
+
+def real_batches(count: int) -> list[train.Batch]:
+    batches = train.iterate_batches(config(Path("unused")), None, tiny_loaded().tokenizer)
+    return [next(batches) for _ in range(count)]
+
+
+def masked(batch: train.Batch) -> train.Batch:
+    return batch._replace(labels=torch.full_like(batch.labels, IGNORE), n_supervised=0, n_unsupervised=2)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_run_of_fully_masked_batches_leaves_the_weights_and_says_so(tmp_path, loss):
+    before = tiny_loaded(context=256).model.state_dict()
+    lines = []
+    run = run_tiny(tmp_path / "run", loss=loss, max_length=4, weight_decay=0.1, progress=lines.append)
+    after = weights_of(run.path)
+    assert all(torch.equal(before[name], after[name]) for name in after)
+    assert [line for line in lines if "4 " in line and "--max-length" in line]
+    assert record_of(run.path)["samples_unsupervised"] == 4
+
+
+def test_fully_masked_batch_is_not_moved_by_momentum_or_decay(tmp_path, monkeypatch):
+    good, bad = real_batches(1)[0], masked(real_batches(1)[0])
+    same = {"steps": 2, "weight_decay": 0.1, "learning_rate": 0.01}
+
+    def interrupted(*_):
+        yield good
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "iterate_batches", interrupted)
+    stopped = run_tiny(tmp_path / "stopped", **same)
+    monkeypatch.setattr(train, "iterate_batches", lambda *_: iter([good, bad]))
+    went_on = run_tiny(tmp_path / "went_on", **same)
+    assert_same_weights(weights_of(stopped.path), weights_of(went_on.path))
+
+
+def test_samples_cut_at_the_limit_are_counted(tmp_path):
+    data = write_jsonl(tmp_path / "data.jsonl", {"prompt": "a" * 6, "response": "1" * 60})
+    run = run_tiny(tmp_path / "run", data=str(data), max_length=20)
+    record = record_of(run.path)
+    assert (record["samples"], record["samples_cut"], record["samples_unsupervised"]) == (4, 4, 0)
+
+
+def test_data_without_any_digit_trains_with_a_digit_term_of_zero(tmp_path):
+    data = write_jsonl(tmp_path / "data.jsonl", {"prompt": "say ", "response": "hello"})
+    run = run_tiny(tmp_path / "run", data=str(data))
+    assert [line["digit_term"] for line in run.metrics] == [0, 0]
+    assert all(torch.isfinite(value).all() for value in weights_of(run.path).values())
+
+
+@pytest.mark.parametrize("row", [{"prompt": "", "response": ""}, {"prompt": "", "response": "1"}])
+@pytest.mark.parametrize("make", [None, tokenizers.v12_tokenizer], ids=["bytes", "no-end-token"])
+def test_empty_texts_do_not_break_a_run(tmp_path, row, make):
+    data = write_jsonl(tmp_path / "data.jsonl", row, {"prompt": "1.", "response": "5"})
+    run = run_tiny(tmp_path / "run", tokenizer=make and make(), data=str(data), batch_size=1, steps=4)
+    assert all(torch.isfinite(value).all() for value in weights_of(run.path).values())
+
+
+# ---------------------------------------------------------------- what is refused, with nothing left behind
+
+
+def refusal(out: Path, **changes) -> str:
+    """The message of a refused run: one line, and no folder."""
+    lines = []
+    with pytest.raises(InputError) as caught:
+        run_tiny(out, progress=lines.append, **changes)
+    assert not lines
+    assert "\n" not in str(caught.value)
+    assert not out.exists()
+    return str(caught.value)
+
+
+BAD_SETTINGS = [
+    ({"loss": "no_such_loss"}, "no_such_loss"),
+    ({"loss": "DEL"}, "DEL"),
+    ({"options": {"nonsense": 1}}, "nonsense"),
+    ({"options": {"place": "sideways"}}, "place"),
+    ({"options": {"place": 5}}, "place"),
+    ({"options": {"bce": "tanh"}}, "bce"),
+    ({"options": {"distance": "l7"}}, "distance"),
+    ({"options": {"criterion": "x"}}, "criterion"),
+    ({"options": {"integer_factor": "x"}}, "integer_factor"),
+    ({"loss": "dist2", "options": {"tau": -1}}, "tau"),
+    ({"loss": "dist2", "options": {"tau": "x"}}, "tau"),
+    ({"loss": "mixce", "options": {"eta": 7}}, "eta"),
+    ({"loss": "emo", "options": {"cap": -1}}, "cap"),
+    ({"loss": "emo", "options": {"cap": "x"}}, "cap"),
+    ({"loss": "ntl_was", "options": {"form": "x"}}, "form"),
+    ({"loss": "mle", "alpha": 0.1}, "alpha"),
+    ({"alpha": -1.0}, "alpha"),
+    ({"alpha": float("nan")}, "alpha"),
+    ({"alpha": float("inf")}, "alpha"),
+    ({"data": "/no/such/file.jsonl"}, "/no/such/file.jsonl"),
+    ({"data": "n" * 300}, "--data"),
+    ({"device": "toaster"}, "toaster"),
+    ({"device": "cuda:99"}, "cuda:99"),
+    ({"device": "meta"}, "meta"),
+    ({"seed": 10**30}, "seed"),
+]
+
+
+@pytest.mark.usefixtures("no_type_checks")
+@pytest.mark.parametrize(("changes", "word"), BAD_SETTINGS, ids=lambda value: str(value)[:40])
+def test_bad_setting_is_refused_by_name(tmp_path, changes, word):
+    assert word in refusal(tmp_path / "run", **changes)
+
+
+@pytest.mark.parametrize("name", ["steps", "batch_size", "max_length", "log_every"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_count_below_one_is_refused_as_typed(tmp_path, name, value):
+    assert f"`--{name.replace('_', '-')}`" in refusal(tmp_path / "run", **{name: value})
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_learning_rate_out_of_range_is_refused(tmp_path, value):
+    assert "`--learning-rate`" in refusal(tmp_path / "run", learning_rate=value)
+
+
+@pytest.mark.parametrize("name", ["warmup", "clip", "weight_decay"])
+@pytest.mark.parametrize("value", [-0.1, float("nan")])
+def test_other_numbers_out_of_range_are_refused(tmp_path, name, value):
+    assert f"--{name.replace('_', '-')}" in refusal(tmp_path / "run", **{name: value})
+
+
+BAD_DATA = [
+    (b"", "no samples"),
+    (b" \n\n", "no samples"),
+    (b'{"prompt": "1", "response": "2"}\n{"prompt": \n', "line 2"),
+    (b'{"prompt": "1", "response": "2"}\n\n\nnot json\n', "line 4"),
+    (b"[1, 2]\n", "line 1"),
+    (b"3\n", "line 1"),
+    (b'{"prompt": 1, "response": 2}\n', "line 1"),
+    (b'{"prompt": "1"}\n', "line 1"),
+    (b'{"text": "1"}\n', '"prompt" and "response"'),
+    (bytes(range(256)), "UTF-8"),
+    (b'{"prompt": "1", "response": "2", "n": ' + b"1" * 5000 + b"}\n", "line 1"),
+    (b"[" * 100_000 + b"\n", "line 1"),
+    (b'{"prompt": "\\ud83d 1", "response": "2"}\n', "line 1"),
+]
+
+
+@pytest.mark.parametrize(("content", "word"), BAD_DATA, ids=lambda value: str(value)[:30])
+def test_bad_data_file_is_refused_by_file_and_line(tmp_path, content, word):
+    file = tmp_path / "bad data.jsonl"
+    file.write_bytes(content)
+    message = refusal(tmp_path / "run", data=str(file))
+    assert str(file) in message
+    assert word in message
+
+
+def test_folder_as_data_is_refused(tmp_path):
+    assert str(tmp_path) in refusal(tmp_path / "run", data=str(tmp_path))
+
+
+def test_data_with_a_byte_order_mark_or_windows_line_ends_is_read(tmp_path):
+    file = tmp_path / "data.jsonl"
+    file.write_bytes('\ufeff{"prompt": "1 ", "response": "2"}\r\n\r\n'.encode())
+    assert run_tiny(tmp_path / "run", data=str(file)).metrics
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "below-a-file", "device", "long", "dangling-link"])
+def test_out_that_exists_or_cannot_be_written_is_refused_and_untouched(tmp_path, kind):
+    target = tmp_path / "out"
+    if kind == "file":
+        target.write_text("mine")
+    elif kind == "folder":
+        target.mkdir()
+        (target / "notes.txt").write_text("mine")
+    elif kind == "below-a-file":
+        (tmp_path / "file").write_text("mine")
+        target = tmp_path / "file" / "a" / "b"
+    elif kind == "device":
+        target = Path("/proc/delcore/run")
+    elif kind == "long":
+        target = tmp_path / ("n" * 300)
+    else:
+        target.symlink_to(tmp_path / "nowhere")
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    with pytest.raises(InputError, match="`--out`"):
+        run_tiny(target)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_two_runs_into_one_folder_do_not_mix(tmp_path, monkeypatch):
+    batches = real_batches(2)
+
+    def start_another_in_between(*_):
+        yield batches[0]
+        with pytest.raises(InputError, match="not empty"):
+            run_tiny(tmp_path / "run")
+        yield batches[1]
+
+    monkeypatch.setattr(train, "iterate_batches", start_another_in_between)
+    run = run_tiny(tmp_path / "run")
+    assert len((run.path / "metrics.jsonl").read_text().splitlines()) == 2
+    assert record_of(run.path)["steps_done"] == 2
+
+
+@pytest.mark.parametrize("make", [tokenizers.grouping_tokenizer, tokenizers.gpt2_style_tokenizer])
+def test_low_coverage_is_refused_with_the_remedy(tmp_path, make):
+    message = refusal(tmp_path / "run", tokenizer=make())
+    assert "--allow-low-coverage" in message
+    assert re.search(r"\d+ of \d+ digits", message)
+
+
+def test_low_coverage_is_a_warning_with_the_flag(tmp_path):
+    lines = []
+    tokenizer = tokenizers.grouping_tokenizer()
+    run = run_tiny(tmp_path / "run", tokenizer=tokenizer, allow_low_coverage=True, progress=lines.append)
+    assert record_of(run.path)["digit_coverage"] < 0.99
+    assert [line for line in lines if "tokens of their own" in line]
+
+
+def test_tokenizer_without_all_digits_is_refused_with_the_missing_one(tmp_path):
+    assert "digit 9" in refusal(tmp_path / "run", tokenizer=tokenizers.lookalike_tokenizer("012345678"))
+
+
+def test_head_narrower_than_the_tokenizer_is_refused(tmp_path):
+    loaded = tiny_loaded(tokenizers.v12_tokenizer())._replace(tokenizer=tiny_loaded().tokenizer)
+    with pytest.raises(InputError):
+        finetune(config(tmp_path / "run"), loaded=loaded)
+    assert not (tmp_path / "run").exists()
+
+
+def test_broken_model_folder_is_refused_before_the_run_folder_is_made(tmp_path):
+    folder = save_tiny(tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match="empty"):
+        finetune(config(tmp_path / "run", model=str(folder)))
+    assert not (tmp_path / "run").exists()
+
+
+def test_samples_longer_than_the_models_context_never_break_a_run_halfway(tmp_path):
+    """A model with learned positions stops with an index error beyond its context."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    shape = GPT2Config(vocab_size=259, n_positions=16, n_embd=16, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=2)
+    loaded = tiny_loaded()._replace(model=GPT2LMHeadModel(shape))
+    try:
+        run = finetune(config(tmp_path / "run", max_length=1024), loaded=loaded)
+    except InputError as error:
+        assert "--max-length" in str(error)
+        assert not (tmp_path / "run").exists()
+    else:
+        assert record_of(run.path)["samples_cut"] > 0
+
+
+def test_loss_that_is_not_finite_stops_the_run_with_a_reason(tmp_path):
+    loaded = tiny_loaded(context=256)
+    with torch.no_grad():
+        loaded.model.model.norm.weight.fill_(float("nan"))
+    with pytest.raises(InputError, match=r"NaN|not finite|infinite"):
+        finetune(config(tmp_path / "run"), loaded=loaded)
+
+
+@pytest.mark.usefixtures("no_type_checks")
+def test_config_is_frozen_and_takes_out_as_text():
+    made = TrainConfig(loss="del", out="runs/x")
+    assert made.out == Path("runs/x")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.steps = 3
+
+
+# ---------------------------------------------------------------- interrupts
+
+
+def test_interrupt_saves_the_weights_and_tells_the_step(tmp_path, monkeypatch):
+    batches = real_batches(3)
+
+    def interrupted(*_):
+        yield from batches
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "iterate_batches", interrupted)
+    lines = []
+    run = run_tiny(tmp_path / "run", steps=50, progress=lines.append)
+    assert record_of(run.path)["steps_done"] == 3
+    assert len((run.path / "metrics.jsonl").read_text().splitlines()) == len(run.metrics) == 3
+    assert [line for line in lines if "nterrupted after step 3" in line]
+    assert load_model(run.path)
+
+
+def test_interrupt_keeps_the_steps_that_no_line_has_shown_yet(tmp_path, monkeypatch):
+    batches = real_batches(3)
+
+    def interrupted(*_):
+        yield from batches
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "iterate_batches", interrupted)
+    run = run_tiny(tmp_path / "run", steps=50, log_every=10)
+    assert [line["step"] for line in run.metrics] == [3]
+
+
+def test_interrupt_before_the_first_step_leaves_the_model_as_it_was(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(train, "iterate_batches", interrupted)
+    run = run_tiny(tmp_path / "run")
+    before = tiny_loaded(context=256).model.state_dict()
+    assert all(torch.equal(before[name], value) for name, value in weights_of(run.path).items())
+    assert record_of(run.path)["steps_done"] == 0
+
+
+@pytest.mark.slow
+def test_ctrl_c_during_delcore_train_leaves_a_whole_run(tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "delcore", "train", "--loss", "del", "--model", "scratch", "--out", str(out)]
+    process = subprocess.Popen(
+        [*command, "--steps", "100000", "--batch-size", "2"],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        metrics, deadline = out / "metrics.jsonl", time.monotonic() + 240
+        while not (metrics.exists() and metrics.read_text().count("\n") >= 3):
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert "Traceback" not in stderr
+    assert "nterrupted after step" in stderr
+    assert process.returncode in (0, 130)
+    assert record_of(out)["steps_done"] == metrics.read_text().count("\n")
+    assert load_model(out).card.parameters == load_model("embedded").card.parameters
+
+
+# ---------------------------------------------------------------- real data
+
+
+@pytest.fixture
+def gsm8k_train():
+    folder = os.environ.get("DELCORE_BENCHMARKS")
+    if not folder:
+        pytest.skip("DELCORE_BENCHMARKS is not set")
+    return Path(folder) / "gsm8k_train.jsonl"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES)
+def test_twenty_steps_on_gsm8k_train_under_every_loss(tmp_path, gsm8k_train, loss):
+    run = finetune(config(tmp_path / "run", loss=loss, data=str(gsm8k_train), steps=20, batch_size=4, max_length=1024))
+    assert [line["step"] for line in run.metrics] == list(range(1, 21))
+    assert all(torch.isfinite(torch.tensor(line["loss"])) for line in run.metrics)
+    assert all(line["digits"] > 0 for line in run.metrics)
+    record = record_of(run.path)
+    assert record["digit_coverage"] > 0.99
+    assert record["data_sha256"] == hashlib.sha256(gsm8k_train.read_bytes()).hexdigest()
+    start, end = (sum(line["cross_entropy"] for line in part) for part in (run.metrics[:5], run.metrics[-5:]))
+    assert end < start
+    assert load_model(run.path)
