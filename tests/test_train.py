@@ -480,7 +480,8 @@ def test_samples_longer_than_the_models_context_never_break_a_run_halfway(tmp_pa
     from transformers import GPT2Config, GPT2LMHeadModel
 
     shape = GPT2Config(vocab_size=259, n_positions=16, n_embd=16, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=2)
-    loaded = tiny_loaded()._replace(model=GPT2LMHeadModel(shape))
+    tiny = tiny_loaded()
+    loaded = tiny._replace(model=GPT2LMHeadModel(shape), card=dataclasses.replace(tiny.card, context=16))
     try:
         run = finetune(config(tmp_path / "run", max_length=1024), loaded=loaded)
     except InputError as error:

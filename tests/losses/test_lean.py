@@ -1,0 +1,126 @@
+"""The lean path gives the numbers and the gradients of the full one."""
+
+import pytest
+import torch
+from torch import nn
+
+from delcore.digits import IGNORE, DigitVocab
+from delcore.errors import InputError
+from delcore.losses import LOSSES, numeric_loss
+from delcore.losses import lean as lean_module
+from delcore.losses.lean import lean_loss
+
+VOCAB = DigitVocab([3, 9, 1, 12, 7, 5, 20, 18, 11, 2], dot=15)
+COLUMNS, WIDTH = 30, 8
+VARIANTS = [(name, {}) for name in LOSSES] + [
+    ("emo", {"form": "anchored"}),
+    ("emo", {"form": "uncapped"}),
+    ("mixce", {"eta": 0.0}),
+    ("ntl_was", {"form": "reweighed"}),
+    ("ntl_mse", {"form": "reweighed", "place": "decimal"}),
+    ("dist2", {"softmax": "vocabulary"}),
+    ("dist2", {"form": "released"}),
+    ("del", {"dot": True}),
+    ("del", {"bce": "conditional", "distance": "l1"}),
+    ("del", {"criterion": "entropy"}),
+]
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(lean_module, "CHUNK_BYTES", 4 * COLUMNS * 16)
+
+
+def draw(dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(4, 20, WIDTH, dtype=dtype, generator=generator, requires_grad=True)
+    weight = torch.randn(COLUMNS, WIDTH, dtype=dtype, generator=generator, requires_grad=True)
+    bias = torch.randn(COLUMNS, dtype=dtype, generator=generator, requires_grad=True)
+    labels = torch.randint(0, COLUMNS, (4, 20), generator=generator)
+    labels[torch.rand(4, 20, generator=generator) < 0.4] = IGNORE
+    return hidden, weight, bias, labels
+
+
+def arguments(name, options):
+    embedding = torch.randn(COLUMNS, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return {"embedding": embedding if name == "emo" else None, **options}
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_lean_loss_equals_the_full_one_in_every_field_and_gradient(name, options, with_bias):
+    hidden, weight, bias, labels = draw()
+    bias = bias if with_bias else None
+    inputs = [hidden, weight, *([bias] if with_bias else [])]
+    counts = {"step_tokens": 97, "step_digits": 41}
+    logits = hidden @ weight.T + (0 if bias is None else bias)
+    full = numeric_loss(name, logits, labels, VOCAB, **counts, **arguments(name, options))
+    lean = lean_loss(name, hidden, weight, labels, VOCAB, head_bias=bias, **counts, **arguments(name, options))
+    for field in full._fields:
+        torch.testing.assert_close(getattr(lean, field), getattr(full, field), rtol=1e-10, atol=1e-10, msg=field)
+    expected = torch.autograd.grad(3 * full.total, inputs)
+    found = torch.autograd.grad(3 * lean.total, inputs)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_lean_loss_with_the_count_equals_the_one_without():
+    hidden, weight, _, labels = draw()
+    count = int((labels != IGNORE).sum())
+    with_count = lean_loss("del", hidden, weight, labels, VOCAB, n_supervised=count).total
+    assert torch.equal(with_count, lean_loss("del", hidden, weight, labels, VOCAB).total)
+
+
+def test_lean_loss_with_a_wrong_count_is_refused():
+    hidden, weight, _, labels = draw()
+    with pytest.raises(InputError, match="`n_supervised` must be this batch's"):
+        lean_loss("del", hidden, weight, labels, VOCAB, n_supervised=1)
+
+
+def test_lean_loss_without_supervision_is_zero_with_zero_gradients():
+    hidden, weight, _, labels = draw()
+    output = lean_loss("del", hidden, weight, torch.full_like(labels, IGNORE), VOCAB)
+    output.total.backward()
+    assert output.total.item() == 0
+    assert not hidden.grad.any()
+    assert not weight.grad.any()
+
+
+def test_lean_loss_of_a_tied_head_gives_both_parts_of_the_gradient():
+    embedding = nn.Embedding(COLUMNS, WIDTH, dtype=torch.float64)
+    ids = torch.randint(0, COLUMNS, (2, 12), generator=torch.Generator().manual_seed(3))
+    full = numeric_loss("del", embedding(ids[:, :-1]) @ embedding.weight.T, ids[:, 1:], VOCAB).total
+    lean = lean_loss("del", embedding(ids[:, :-1]), embedding.weight, ids[:, 1:], VOCAB).total
+    expected = torch.autograd.grad(full, embedding.weight)
+    torch.testing.assert_close(torch.autograd.grad(lean, embedding.weight), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_lean_loss_backward_twice_is_refused():
+    hidden, weight, _, labels = draw()
+    total = lean_loss("del", hidden, weight, labels, VOCAB).total
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="only once"):
+        total.backward()
+
+
+def test_lean_loss_of_a_frozen_head_gives_only_the_hidden_gradient():
+    hidden, weight, _, labels = draw()
+    total = lean_loss("del", hidden, weight.detach(), labels, VOCAB).total
+    full = numeric_loss("del", hidden @ weight.detach().T, labels, VOCAB).total
+    torch.testing.assert_close(torch.autograd.grad(total, hidden), torch.autograd.grad(full, hidden))
+
+
+@pytest.mark.usefixtures("no_type_checks")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": torch.zeros(4, 19, dtype=torch.long)}, "`hidden` and `labels` must share"),
+        ({"labels": torch.full((4, 20), COLUMNS)}, "`labels` must be -100 or from 0 to 29"),
+        ({"weight": torch.zeros(12, WIDTH, dtype=torch.float64)}, "token id 20, but the head has 12 columns"),
+    ],
+)
+def test_lean_loss_of_unfit_input_is_refused(change, message):
+    hidden, weight, _, labels = draw()
+    with pytest.raises(InputError, match=message):
+        lean_loss("del", hidden, change.get("weight", weight), change.get("labels", labels), VOCAB)
