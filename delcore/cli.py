@@ -34,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has had enough, as `| head` does. Python would complain once more when it flushes at exit.
         sys.stdout = None
         return 0
+    except OSError as error:
+        sys.stderr.write(f"delcore: {error}\n")
+        return 1
     return 0
 
 
@@ -64,9 +67,9 @@ def _add_probe(commands: Any) -> None:
 
 
 def _run_probe(arguments: argparse.Namespace) -> None:
-    if arguments.model and arguments.loss:
+    if arguments.model is not None and arguments.loss is not None:
         raise InputError("`--loss` picks from the embedded family, so it does not go with `--model`. Leave one out.")
-    names = [arguments.model] if arguments.model else embedded_names(arguments.loss or "all")
+    names = embedded_names(arguments.loss or "all") if arguments.model is None else [arguments.model]
     if not arguments.prompt.strip():
         raise InputError('The prompt is empty. Type some text, such as "12 + 35 = ".')
     from delcore.models import load_model, quiet_libraries
@@ -77,8 +80,24 @@ def _run_probe(arguments: argparse.Namespace) -> None:
     loaded = [load_model(name, trust_remote_code=arguments.trust_remote_code) for name in names]
     models = {one.card.name.removeprefix("embedded:"): one for one in loaded}
     record = probe(arguments.prompt, models, all_positions=arguments.all_positions)
-    sys.stdout.write(json.dumps(record, ensure_ascii=False) if arguments.json else format_probe(record))
-    sys.stdout.write("\n")
+    _print(
+        json.dumps(record, ensure_ascii=not _can_print(record["prompt"])) if arguments.json else format_probe(record)
+    )
+
+
+def _can_print(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _print(text: str) -> None:
+    """Write and flush, so that a reader that has left is noticed here; letters that cannot be shown are escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    sys.stdout.flush()
 
 
 def embedded_names(loss: str) -> list[str]:
@@ -142,6 +161,7 @@ def _add_train(commands: Any) -> None:
     add("device", str, "auto, cpu, cuda ...")
     parser.add_argument("--supervise", choices=("response", "all"), default="response", help="learn the prompt too")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the loss")
+    parser.add_argument("--trust-remote-code", action="store_true", help="run Python files that come with the model")
     parser.add_argument("--allow-low-coverage", action="store_true", help="train though digits are merged into tokens")
     parser.set_defaults(run=_run_train)
 
@@ -151,13 +171,16 @@ def _run_train(arguments: argparse.Namespace) -> None:
         field.name: getattr(arguments, field.name, None) for field in dataclasses.fields(TrainConfig)
     }
     config = TrainConfig(**{**values, "options": parse_options(arguments.set)})
-    from delcore.models import quiet_libraries
+    from delcore.models import load_model, quiet_libraries
     from delcore.train import finetune
 
     quiet_libraries()
 
-    run = finetune(config, progress=lambda line: _say(line))
+    loaded = load_model(config.model, trust_remote_code=True) if arguments.trust_remote_code else None
+    run = finetune(config, loaded=loaded, progress=lambda line: _say(line))
     _say(f"Saved {run.path}")
+    if run.steps_done < config.steps:
+        raise KeyboardInterrupt
 
 
 def _say(line: str) -> None:
@@ -261,8 +284,9 @@ def check_port(host: str, port: int) -> None:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-    except OSError as error:
-        raise InputError(f"Cannot serve on {host}:{port}: {error.strerror}. Pass another --port or --host.") from error
+    except (OSError, UnicodeError) as error:  # a host name that is none cannot even be encoded
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"Cannot serve on {host}:{port}: {reason}. Pass another --port or --host.") from error
 
 
 if __name__ == "__main__":

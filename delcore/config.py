@@ -81,5 +81,7 @@ class TrainConfig:
             raise InputError(f"`--learning-rate` must be above 0; got {self.learning_rate}.")
         if not 0 <= self.warmup < 1:
             raise InputError(f"`--warmup` must lie in [0, 1); got {self.warmup}.")
-        if self.clip < 0 or self.weight_decay < 0:
-            raise InputError("`--clip` and `--weight-decay` must not be negative.")
+        if not 0 <= self.clip < math.inf or not 0 <= self.weight_decay < math.inf:
+            raise InputError("`--clip` and `--weight-decay` must be finite and not negative.")
+        if not -(2**63) <= self.seed < 2**63:
+            raise InputError(f"`--seed` must fit into 64 bits; got {self.seed}.")

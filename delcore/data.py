@@ -161,7 +161,11 @@ def load_samples(source: str) -> Sequence[Sample] | None:
     if source == "arithmetic":
         return None
     path = Path(source)
-    if not path.is_file():
+    try:
+        found = path.is_file()
+    except OSError:  # a name that is too long
+        found = False
+    if not found:
         raise InputError(f'`--data` must be "arithmetic" or a .jsonl file; there is no file {source!r}.')
     samples = list(_read_jsonl(path))
     if not samples:
@@ -171,7 +175,7 @@ def load_samples(source: str) -> Sequence[Sample] | None:
 
 def _read_jsonl(path: Path) -> Iterator[Sample]:
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as UTF-8 text: {error}.") from error
     for number, line in enumerate(lines, 1):
@@ -182,8 +186,11 @@ def _read_jsonl(path: Path) -> Iterator[Sample]:
 def _parse_row(line: str, where: str) -> Sample:
     try:
         row = json.loads(line)
+        json.dumps(row, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: not valid JSON ({error.msg} at column {error.colno}). Mend or drop it.") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: cannot be used ({error}). Mend or drop it.") from error
     for prompt, response in FIELDS:
         if isinstance(row, dict) and isinstance(row.get(prompt), str) and isinstance(row.get(response), str):
             return Sample(row[prompt] if prompt == "prompt" else row[prompt] + "\n", row[response])

@@ -66,7 +66,9 @@ def load_model(name_or_path: str | os.PathLike[str], *, trust_remote_code: bool 
         InputError: no such model, file or folder, a broken one, or a hub that cannot be reached.
     """
     name = os.fspath(name_or_path)
-    if name.partition(":")[0] in ("embedded", "scratch"):
+    if not name.strip():
+        raise InputError("`--model` is empty. Name a folder, a .gguf file, a hub id or embedded:LOSS.")
+    if name == "scratch" or name.partition(":")[0] == "embedded":
         return _load_embedded(name)
     try:
         path = Path(name).expanduser()
@@ -75,6 +77,8 @@ def load_model(name_or_path: str | os.PathLike[str], *, trust_remote_code: bool 
         raise InputError(f"`--model` {name[:80]!r} is neither a path nor a hub id: {error}") from error
     if path.suffix == ".gguf":
         return _load_gguf(path, name)
+    if name.startswith("scratch:"):
+        raise InputError(f"`--model` scratch takes no name; got {name!r}.")
     if path.is_dir():
         return _load_folder(path, name, "folder", trust_remote_code)
     if path.exists() or name.count("/") > 1 or name.startswith((".", "/", "~")):
@@ -122,6 +126,7 @@ def byte_tokenizer() -> Any:
         eos_token=special[2],
         clean_up_tokenization_spaces=False,
         model_max_length=2048,
+        split_special_tokens=True,  # "<|end|>" in a typed text is text
     )
 
 
@@ -184,8 +189,13 @@ def _convert_gguf(path: Path, folder: Path) -> None:
         import gguf  # noqa: F401
     except ImportError:
         raise InputError('Reading .gguf files needs the package gguf: pip install "delcore[train]".') from None
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".converting-"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".converting-"))
+    except OSError as error:
+        raise InputError(
+            f"The cache {folder.parent} cannot be written: {error.strerror}. Set DELCORE_CACHE to another folder."
+        ) from error
     try:
         model, tokenizer = _from_pretrained(str(path.parent), str(path), False, gguf_file=path.name, dtype="float16")
         # The weights are dequantised by now, but the model would still be saved as a quantised one.
@@ -224,15 +234,18 @@ def _hub_reachable() -> bool:
 def _from_pretrained(
     where: str, name: str, trust_remote_code: bool, *, dtype: str = "float32", **options: Any
 ) -> tuple[Any, Any]:
-    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     options["trust_remote_code"] = trust_remote_code
     try:
         tokenizer = AutoTokenizer.from_pretrained(where, **options)
-        model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, **options)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        answer: Any = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, output_loading_info=True, **options)
+    except Exception as error:  # a broken file raises whatever its parser does: KeyError, struct.error, EOFError …
         raise InputError(_explain_load_error(name, error)) from error
+    model, report = answer
+    if report["missing_keys"]:
+        missing = sorted(report["missing_keys"])
+        raise InputError(f"{name} lacks {len(missing)} of its weights, such as {missing[0]}. Fetch it again.")
     return model.eval(), tokenizer
 
 
@@ -253,7 +266,7 @@ def _explain_load_error(name: str, error: Exception) -> str:
             f"{name} is not on this machine, and the hub cannot be reached. Fetch it where there is a network "
             f"with `hf download {name}`, or use a folder, a .gguf file or the embedded family."
         )
-    return f"{name} cannot be loaded: {text[:300]}"
+    return f"{name} cannot be loaded: {type(error).__name__}: {text[:300]}"
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
@@ -268,12 +281,17 @@ def _check_weight_files(path: Path) -> None:
     """Name the usual ways in which a weight file is broken, which the loader reports as header errors."""
     from safetensors import SafetensorError, safe_open
 
-    for file in sorted(path.glob("*.safetensors")):
-        head = file.open("rb").read(20)
+    for file in sorted([*path.glob("*.safetensors"), *path.glob("*.bin")]):
+        if not file.is_file():
+            raise InputError(f"{file} is no file. Fetch it again.")
+        with file.open("rb") as stream:
+            head = stream.read(20)
         if head.startswith(b"version https://git"):
             raise InputError(f"{file} is a Git LFS pointer, not the weights. Run `git lfs pull`, or fetch it again.")
         if not head:
             raise InputError(f"{file} is empty. Fetch it again.")
+        if file.suffix == ".bin":
+            continue
         try:
             with safe_open(file, "pt"):
                 pass

@@ -76,7 +76,7 @@ def encode_prompt(model: Any, tokenizer: Any, prompt: str, continuation: str = "
     if not prompt.strip():
         raise InputError('The prompt is empty. Type some text, such as "12 + 35 = ".')
     try:
-        prompt.encode()
+        (prompt + continuation).encode()
     except UnicodeEncodeError as error:
         raise InputError(f"The prompt is no valid text: character {error.start + 1} is half of a pair.") from error
     ids = list(tokenizer(prompt, verbose=False)["input_ids"])

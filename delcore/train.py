@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from delcore import __version__
 from delcore.arithmetic import Sample
 from delcore.config import TrainConfig
 from delcore.data import Batch, align, collate, encode_sample, iterate_samples, load_samples, measure_coverage
@@ -44,6 +45,9 @@ class Run:
     metrics: list[dict[str, float]]
     config: TrainConfig
 
+    steps_done: int
+    """Fewer than `config.steps` after an interrupt."""
+
 
 def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress: Progress | None = None) -> Run:
     """Train a model under one loss and save it.
@@ -61,15 +65,17 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
     """
     loss = get_loss(config.loss)
     alpha = loss.resolve_alpha(config.alpha)
-    loss.check_options(config.options)
+    check_options(config)
+    device = pick_device(config.device)
     check_out(config.out)
     samples = load_samples(config.data)
     torch.manual_seed(config.seed)
     model, tokenizer, card = loaded or load_model(config.model)
     vocab = DigitVocab.from_tokenizer(tokenizer)
-    coverage = check_coverage(config, samples, tokenizer, vocab)
+    check_widths(model, tokenizer)
+    coverage = check_coverage(config, samples, tokenizer, vocab, progress)
 
-    device = pick_device(config.device)
+    config = dataclasses.replace(config, max_length=min(config.max_length, card.context))
     model.to(device).train()
     embedding = model.get_output_embeddings().weight.detach().clone() if config.loss == "emo" else None
     optimizer = torch.optim.AdamW(
@@ -79,7 +85,12 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
     batches = iterate_batches(config, samples, tokenizer)
 
     config.out.mkdir(parents=True, exist_ok=True)
-    facts = {"alpha": alpha, "model_revision": card.revision, "digit_coverage": coverage}
+    facts: dict[str, Any] = {
+        "alpha": alpha,
+        "release_lambda": 10 * alpha,
+        "model_revision": card.revision,
+        "digit_coverage": coverage,
+    }
     model.config.delcore = run_record(config, facts)
     model.config.save_pretrained(config.out)
     log = MetricsLog(config, progress)
@@ -88,6 +99,7 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
         for step, batch in zip(range(1, config.steps + 1), batches, strict=False):
             log.count(batch)
             if batch.n_supervised == 0:
+                steps_done = step
                 continue  # nothing to learn: even momentum must not move the weights
             labels = batch.labels.to(device)
             logits = model(
@@ -108,9 +120,9 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
         if progress:
             progress(f"Interrupted after step {steps_done}: saving the weights as they are.")
     finally:
-        log.close()
+        log.close(steps_done)
     save_run(config, model.eval(), tokenizer, {**facts, **log.tally, "steps_done": steps_done})
-    return Run(config.out, log.lines, config)
+    return Run(config.out, log.lines, config, steps_done)
 
 
 def learning_rate_factor(step: int, config: TrainConfig) -> float:
@@ -141,10 +153,12 @@ def iterate_batches(config: TrainConfig, samples: Sequence[Sample] | None, token
 
 def check_out(out: Path) -> None:
     """Refuse a run folder that holds something, or that cannot be made."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"`--out` {out} exists and is not empty. Choose another folder, or remove it first.")
-    parent = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     try:
+        if out.is_symlink() and not out.exists():
+            raise InputError(f"`--out` {out} is a link to nowhere. Choose another folder, or remove it first.")
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise InputError(f"`--out` {out} exists and is not empty. Choose another folder, or remove it first.")
+        parent = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
         probe = parent / f".delcore-{time.time_ns()}"
         probe.touch()
         probe.unlink()
@@ -152,18 +166,44 @@ def check_out(out: Path) -> None:
         raise InputError(f"`--out` {out} cannot be written: {error.strerror}.") from error
 
 
-def check_coverage(config: TrainConfig, samples: Sequence[Sample] | None, tokenizer: Any, vocab: DigitVocab) -> float:
-    """Share of the data's digits that are single-digit tokens; too low a share is refused."""
+def check_options(config: TrainConfig) -> None:
+    """Compute the loss once on one digit, so that no option is refused only after the run folder is made."""
+    label, vocab = torch.zeros(1, 1, dtype=torch.long), DigitVocab(range(10), dot=10)
+    logits, embedding = torch.zeros(1, 1, 11), torch.ones(11, 1)
+    numeric_loss(config.loss, logits, label, vocab, alpha=config.alpha, embedding=embedding, **config.options)
+
+
+def check_widths(model: Any, tokenizer: Any) -> None:
+    """Refuse a model with fewer rows than the tokenizer has tokens."""
+    rows, top = model.get_input_embeddings().weight.shape[0], max(tokenizer.get_vocab().values())
+    if top >= rows:
+        raise InputError(f"`--model` has {rows} embedding rows, but its tokenizer has the token id {top}.")
+
+
+def check_coverage(
+    config: TrainConfig,
+    samples: Sequence[Sample] | None,
+    tokenizer: Any,
+    vocab: DigitVocab,
+    progress: Progress | None = None,
+) -> float:
+    """Share of the data's digits that are single-digit tokens; too low a share is refused, or warned of."""
     source = iterate_samples(samples, config.seed)
     rows = COVERAGE_ROWS if samples is None else min(COVERAGE_ROWS, len(samples))
     texts = [sample.prompt + sample.response for _, sample in zip(range(rows), source, strict=False)]
     coverage = measure_coverage(texts, tokenizer, vocab)
-    if coverage.share < LOWEST_COVERAGE and not config.allow_low_coverage and get_loss(config.loss).alpha is not None:
-        raise InputError(
+    if coverage.share < LOWEST_COVERAGE:
+        found = (
             f"`--model` {config.model} writes only {coverage.covered} of {coverage.digits} digits "
-            f"({coverage.share:.1%}) as tokens of their own, and `{config.loss}` sees no others. Pick a model whose "
-            "tokenizer splits numbers into digits, or pass --allow-low-coverage."
+            f"({coverage.share:.1%}) as tokens of their own"
         )
+        if not config.allow_low_coverage and get_loss(config.loss).alpha is not None:
+            raise InputError(
+                f"{found}, and `{config.loss}` sees no others. Pick a model whose tokenizer splits numbers into "
+                "digits, or pass --allow-low-coverage."
+            )
+        if progress:
+            progress(f"Warning: {found}; no digit measure or digit term sees the others.")
     return coverage.share
 
 
@@ -171,7 +211,14 @@ def pick_device(device: str) -> torch.device:
     """The named device; "auto" is a GPU if there is one."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(device)
+    try:
+        found = torch.device(device)
+        if found.type == "meta":
+            raise RuntimeError("it holds no numbers")
+        torch.zeros(1, device=found)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise InputError(f"`--device` {device!r} cannot be used: {str(error).splitlines()[0][:200]}") from error
+    return found
 
 
 # ---------------------------------------------------------------- what a run leaves
@@ -216,6 +263,12 @@ class MetricsLog:
     def _write(self, step: int) -> None:
         rows = [{key: float(value) for key, value in row.items()} for row in self._window]
         line = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
+        if not math.isfinite(line["loss"]):
+            self._window = []
+            raise InputError(
+                f"At step {step} the loss is not finite, so the run was stopped and no weights were saved. "
+                "Lower --learning-rate or --alpha; if it is the first step, the model's weights are damaged."
+            )
         now = time.perf_counter()
         tokens_per_second = line["tokens"] * len(rows) / (now - self._last)
         self._last, self._window = now, []
@@ -232,8 +285,10 @@ class MetricsLog:
                 f"{tokens_per_second:,.0f} tokens/s  {left / 60:.0f} min {left % 60:02.0f} s left"
             )
 
-    def close(self) -> None:
-        """Close the file, and say what the length limit cost."""
+    def close(self, step: int) -> None:
+        """Write what no line has shown yet, close the file, and say what the length limit cost."""
+        if self._window:
+            self._write(step)
         self._file.close()
         cut, unsupervised = self.tally["samples_cut"], self.tally["samples_unsupervised"]
         if self.progress and (cut or unsupervised):
@@ -246,14 +301,22 @@ class MetricsLog:
 def run_record(config: TrainConfig, facts: dict[str, Any]) -> dict[str, Any]:
     """What it takes to make a run again: settings, versions, the data's fingerprint and measured facts."""
     settings = {**dataclasses.asdict(config), "out": str(config.out), "options": dict(config.options)}
-    data = Path(config.data)
     versions = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
+    versions["delcore"] = __version__
     return {
         "settings": settings,
-        "data_sha256": hashlib.sha256(data.read_bytes()).hexdigest() if data.is_file() else None,
+        "data_sha256": data_fingerprint(config),
         "versions": {"python": platform.python_version(), **versions},
         **facts,
     }
+
+
+def data_fingerprint(config: TrainConfig) -> str:
+    """SHA-256 of the file; of generated data, of its first thousand samples."""
+    if config.data != "arithmetic":
+        return hashlib.sha256(Path(config.data).read_bytes()).hexdigest()
+    texts = [repr(sample) for _, sample in zip(range(COVERAGE_ROWS), iterate_samples(None, config.seed), strict=False)]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 def save_run(config: TrainConfig, model: Any, tokenizer: Any, facts: dict[str, Any]) -> None:

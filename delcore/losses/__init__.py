@@ -8,6 +8,7 @@
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
-from delcore.losses._checks import check_inputs, check_range, normalise
+from delcore.losses._checks import check_inputs, normalise
 from delcore.losses._positions import Positions, Terms, positions_from_logits
 from delcore.losses.digit_entropy import del_released, digit_entropy
 from delcore.losses.dist2 import dist2
@@ -69,6 +70,10 @@ class Loss:
         if unknown:
             fitting = ", ".join(f"`{name}`" for name in self.options) or "no options"
             raise InputError(f"`{self.name}` does not take `{unknown[0]}`; it takes {fitting}.")
+        for name, value in options.items():
+            kind = type(self.options[name])
+            if kind is float and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise InputError(f"`{name}` must be a number; got {value!r}.")
 
     def resolve_alpha(self, alpha: float | None) -> float:
         """The weight of the digit term: `alpha`, or the default; 0 for a loss without such a term."""
@@ -78,7 +83,8 @@ class Loss:
             return 0.0
         if alpha is None:
             return self.alpha
-        check_range("alpha", alpha, 0, float("inf"))
+        if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha < math.inf:
+            raise InputError(f"`alpha` must be a finite number, 0 or above; got {alpha!r}.")
         return float(alpha)
 
 

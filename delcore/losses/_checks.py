@@ -61,6 +61,8 @@ def check_inputs(
 
 def check_range(name: str, value: float, low: float, high: float, *, low_open: bool = False) -> None:
     """Refuse an option outside [low, high], or (low, high] if `low_open`; NaN is refused too."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"`{name}` must be a number; got {value!r}.")
     if not (low < value if low_open else low <= value) or not value <= high:
         bracket = "(" if low_open else "["
         raise InputError(f"`{name}` must lie in {bracket}{low:g}, {high:g}]; got {value!r}.")

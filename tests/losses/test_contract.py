@@ -93,9 +93,7 @@ def renamed(batch: Batch, order: torch.Tensor) -> Batch:
     back = order.argsort()
     labels = torch.where(batch.labels == IGNORE, IGNORE, order[batch.labels.clamp(min=0)])
     vocab = DigitVocab(order[list(batch.vocab.ids)].tolist(), dot=int(order[batch.vocab.dot]))
-    return replace(
-        batch, logits=batch.logits[..., back], labels=labels, vocab=vocab, embedding=batch.embedding[back]
-    )
+    return replace(batch, logits=batch.logits[..., back], labels=labels, vocab=vocab, embedding=batch.embedding[back])
 
 
 @st.composite
@@ -245,7 +243,9 @@ def test_per_position_adds_up_to_the_total_over_the_steps_counts(variant):
     batch = written("3.14a", "_12__")
     out = loss_of(variant, batch, step_tokens=1, step_digits=1)
     torch.testing.assert_close(out.per_position.sum(), out.total)
-    assert torch.equal(out.per_position[batch.labels == IGNORE], torch.zeros(4).double()[: int((batch.labels < 0).sum())])
+    assert torch.equal(
+        out.per_position[batch.labels == IGNORE], torch.zeros(4).double()[: int((batch.labels < 0).sum())]
+    )
 
 
 # ---------------------------------------------------------------- derivatives
@@ -280,7 +280,9 @@ def test_gradient_passes_gradcheck(variant):
         )
 
 
-@pytest.mark.parametrize("variant", [("mixce", {}), ("emo", {"form": "uncapped"}), ("emo", {"form": "anchored"})], ids=named)
+@pytest.mark.parametrize(
+    "variant", [("mixce", {}), ("emo", {"form": "uncapped"}), ("emo", {"form": "anchored"})], ids=named
+)
 def test_gradient_of_a_stopped_factor_is_not_that_of_the_value(variant):
     batch = written("1.5", scale=0.5)
     logits = batch.logits.clone().requires_grad_()
@@ -451,7 +453,10 @@ def test_two_micro_batches_cost_two_and_a_half_not_three_nor_six():
 
 def test_digit_term_is_averaged_over_the_digits_of_the_window():
     # Uniform logits: labels 0 and 3 are 4.5 and 2.7 digits away, letters count as tokens only.
-    parts = [Batch(torch.zeros(1, 2, 12), torch.tensor([[0, 11]])), Batch(torch.zeros(1, 3, 12), torch.tensor([[3, 3, 3]]))]
+    parts = [
+        Batch(torch.zeros(1, 2, 12), torch.tensor([[0, 11]])),
+        Batch(torch.zeros(1, 3, 12), torch.tensor([[3, 3, 3]])),
+    ]
     found = [loss_of(("ntl_was", {"alpha": 1.0}), part, step_tokens=5, step_digits=4).digit_term for part in parts]
     assert sum(found).item() == pytest.approx((4.5 + 3 * 2.7) / 4, rel=1e-6)
 
@@ -470,43 +475,51 @@ def start(*calls: str) -> list[subprocess.Popen]:
     ]
 
 
-def finish(process: subprocess.Popen) -> None:
+def finish(processes: list[subprocess.Popen]) -> None:
     try:
-        _, errors = process.communicate(timeout=300)
+        errors = [process.communicate(timeout=120)[1].decode()[-3000:] for process in processes]
     finally:
-        process.kill()
-    assert process.returncode == 0, errors.decode()[-3000:]
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(errors)
 
 
 def train_one_step(rank: int, folder: str) -> None:
-    """One step of every variant with real DistributedDataParallel, which averages gradients over ranks."""
+    """One step of every variant on one of two ranks; its gradients go to a file."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    gradients = {}
-    for variant in VARIANTS:
-        for case in ("eight", "B11"):
-            batch, hidden, weight = linear_batch(torch.float32)
-            if case == "eight":
-                rows = slice(0, 3) if rank == 0 else slice(3, 8)  # other numbers of rows, tokens and digits
-                hidden, labels = hidden[rows], batch.labels[rows]
-            else:
-                hidden, labels = hidden[rank : rank + 1, :1], torch.tensor([[[3], [11]][rank]])
-            head = torch.nn.Linear(6, 12, bias=False)
-            head.weight.data = weight.T.contiguous()
-            model = torch.nn.parallel.DistributedDataParallel(head)
-            counts = torch.stack([(labels != IGNORE).sum(), VOCAB.is_digit(labels).sum()])
-            torch.distributed.all_reduce(counts)
-            part = Batch(model(hidden), labels, embedding=batch.embedding)
-            loss = loss_of(variant, part, step_tokens=counts[0], step_digits=counts[1]).total
-            (2 * loss).backward()  # twice, because the gradients of the two ranks are averaged
-            gradients[f"{case} {named(variant)}"] = head.weight.grad
+    gradients = {
+        f"{case} {named(variant)}": rank_gradient(rank, case, variant)
+        for variant in VARIANTS
+        for case in ("eight", "B11")
+    }
     torch.save(gradients, f"{folder}/{rank}.pt")
+    torch.distributed.barrier()
     torch.distributed.destroy_process_group()
+
+
+def rank_gradient(rank: int, case: str, variant) -> torch.Tensor:
+    """The gradient with real DistributedDataParallel, which averages over ranks."""
+    batch, hidden, weight = linear_batch(torch.float32)
+    if case == "eight":
+        rows = slice(0, 3) if rank == 0 else slice(3, 8)  # other numbers of rows, tokens and digits
+        hidden, labels = hidden[rows], batch.labels[rows]
+    else:
+        hidden, labels = hidden[rank : rank + 1, :1], torch.tensor([[[3], [11]][rank]])
+    head = torch.nn.Linear(6, 12, bias=False)
+    head.weight.data = weight.T.contiguous()
+    model = torch.nn.parallel.DistributedDataParallel(head)
+    counts = torch.stack([(labels != IGNORE).sum(), VOCAB.is_digit(labels).sum()])
+    torch.distributed.all_reduce(counts)
+    part = Batch(model(hidden), labels, embedding=batch.embedding)
+    loss = loss_of(variant, part, step_tokens=counts[0], step_digits=counts[1]).total
+    (2 * loss).backward()  # twice, because the gradients of the two ranks are averaged
+    return head.weight.grad
 
 
 @pytest.mark.slow
 def test_two_processes_give_the_gradient_of_one(tmp_path):
-    for process in start(*(f"train_one_step({rank}, {str(tmp_path)!r})" for rank in (0, 1))):
-        finish(process)
+    finish(start(*(f"train_one_step({rank}, {str(tmp_path)!r})" for rank in (0, 1))))
     first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
     for variant in VARIANTS:
         for case in ("eight", "B11"):
@@ -745,8 +758,7 @@ def compile_and_compare() -> None:
 
 @pytest.mark.slow
 def test_loss_under_compile_equals_eager_with_one_graph_for_any_number_of_digits():
-    (process,) = start("compile_and_compare()")
-    finish(process)
+    finish(start("compile_and_compare()"))
 
 
 @pytest.mark.gpu

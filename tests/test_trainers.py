@@ -1,0 +1,155 @@
+"""The losses inside `transformers.Trainer` and `trl.SFTTrainer` train as a plain loop does."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from transformers import Trainer, TrainingArguments
+
+from delcore.arithmetic import arithmetic_sample
+from delcore.data import align, collate, encode_sample
+from delcore.digits import DigitVocab
+from delcore.errors import InputError
+from delcore.losses import LOSSES, numeric_loss
+from delcore.models import byte_tokenizer
+from delcore.trainers import numeric_trainer, segments_from_positions, trainer_loss
+from tests.models_for_tests import tiny_model
+
+TOKENIZER = byte_tokenizer()
+VOCAB = DigitVocab.from_tokenizer(TOKENIZER)
+SAMPLES = [encode_sample(TOKENIZER, arithmetic_sample(i, 0, kind="addition")) for i in range(16)]
+ROWS = [{"input_ids": sample.input_ids, "labels": sample.labels} for sample in SAMPLES]
+STEP = 8  # samples of one optimiser step
+RATE = 1e-2
+
+
+def collate_rows(rows):
+    batch = collate([SAMPLES[ROWS.index(row)] for row in rows], TOKENIZER.pad_token_id)
+    return {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask, "labels": batch.labels}
+
+
+def train_by_hand(name: str) -> torch.nn.Module:
+    """Two steps of plain gradient descent, each on one batch of eight."""
+    model = tiny_model().train()
+    embedding = model.get_output_embeddings().weight.detach().clone()
+    for start in (0, STEP):
+        batch = collate_rows(ROWS[start : start + STEP])
+        labels = batch.pop("labels")
+        logits, shifted = align(model(**batch).logits, labels)
+        numeric_loss(name, logits, shifted, VOCAB, embedding=embedding).total.backward()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight -= RATE * weight.grad
+                weight.grad = None
+    return model
+
+
+def settings(folder, accumulation: int = 1, **changes) -> TrainingArguments:
+    fixed = {
+        "output_dir": str(folder),
+        "per_device_train_batch_size": STEP // accumulation,
+        "gradient_accumulation_steps": accumulation,
+        "learning_rate": RATE,
+        "lr_scheduler_type": "constant",
+        "optim": "sgd",
+        "max_grad_norm": 0.0,
+        "num_train_epochs": 1,
+        "train_sampling_strategy": "sequential",
+        "report_to": "none",
+        "save_strategy": "no",
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+    }
+    return TrainingArguments(**(fixed | changes))
+
+
+def train_with(trainer_class, folder, accumulation: int, **options):
+    trainer = trainer_class(
+        model=tiny_model(), args=settings(folder, accumulation), train_dataset=ROWS, data_collator=collate_rows, **options
+    )
+    trainer.train()
+    return trainer
+
+
+def assert_same_weights(found, expected):
+    for (name, mine), theirs in zip(found.named_parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("accumulation", [1, 4])
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "del_released"])
+def test_numeric_trainer_trains_as_a_plain_loop(name, accumulation, tmp_path):
+    trainer = train_with(numeric_trainer(Trainer, name, TOKENIZER), tmp_path, accumulation)
+    assert_same_weights(trainer.model, train_by_hand(name))
+
+
+def test_numeric_trainer_moves_the_weights_by_more_than_the_tolerance(tmp_path):
+    trained, start = train_by_hand("del"), tiny_model()
+    moved = max((a - b).abs().max().item() for a, b in zip(trained.parameters(), start.parameters(), strict=True))
+    assert moved > 1e-3
+
+
+def test_numeric_trainer_evaluates_under_its_loss(tmp_path):
+    trainer = numeric_trainer(Trainer, "del", TOKENIZER)(
+        model=tiny_model(),
+        args=settings(tmp_path, per_device_eval_batch_size=16),
+        eval_dataset=ROWS,
+        data_collator=collate_rows,
+    )
+    batch = collate_rows(ROWS)
+    labels = batch.pop("labels")
+    with torch.no_grad():
+        expected = numeric_loss("del", *align(tiny_model()(**batch).logits, labels), VOCAB).total
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_trainer_loss_trains_as_a_plain_loop_without_accumulation(tmp_path):
+    trainer = train_with(Trainer, tmp_path, 1, compute_loss_func=trainer_loss("del", TOKENIZER))
+    assert_same_weights(trainer.model, train_by_hand("del"))
+
+
+def test_trainer_loss_under_accumulation_is_refused_and_names_the_remedy(tmp_path):
+    with pytest.raises(InputError, match="numeric_trainer"):
+        train_with(Trainer, tmp_path, 4, compute_loss_func=trainer_loss("del", TOKENIZER))
+
+
+def test_trainer_loss_of_emo_is_refused():
+    with pytest.raises(InputError, match="numeric_trainer"):
+        trainer_loss("emo", TOKENIZER)
+
+
+@pytest.mark.parametrize("build", [lambda *a, **o: numeric_trainer(Trainer, *a, **o), trainer_loss])
+def test_trainers_of_an_unfit_option_are_refused_when_made(build):
+    with pytest.raises(InputError, match="`ntl_was` does not take `tau`"):
+        build("ntl_was", TOKENIZER, tau=2.0)
+
+
+def test_segments_begin_where_positions_restart():
+    positions = torch.tensor([[0, 1, 2, 0, 1, 0]])
+    assert segments_from_positions(positions).tolist() == [[1, 1, 2, 2, 3]]
+    assert segments_from_positions(None) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulation", [1, 4])
+def test_numeric_trainer_on_trl_trains_as_a_plain_loop(accumulation, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from datasets import Dataset
+        from trl import SFTConfig, SFTTrainer
+
+        args = settings(tmp_path, accumulation).to_dict()
+        kept = {key: args[key] for key in ("output_dir", "per_device_train_batch_size", "gradient_accumulation_steps")}
+        kept |= {key: args[key] for key in ("learning_rate", "lr_scheduler_type", "optim", "max_grad_norm", "use_cpu")}
+        kept |= {key: args[key] for key in ("num_train_epochs", "train_sampling_strategy", "save_strategy")}
+        trainer = numeric_trainer(SFTTrainer, "del", TOKENIZER)(
+            model=copy.deepcopy(tiny_model()),
+            args=SFTConfig(**kept, report_to="none", bf16=False, gradient_checkpointing=False, disable_tqdm=True),
+            train_dataset=Dataset.from_list(ROWS),
+            data_collator=lambda rows: collate_rows([{k: row[k] for k in ("input_ids", "labels")} for row in rows]),
+            processing_class=TOKENIZER,
+        )
+        trainer.train()
+    assert_same_weights(trainer.model, train_by_hand("del"))
