@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from delcore.models import load_model
     from delcore.probe import DigitPosition, digit_distributions
     from delcore.train import Run, finetune
+    from delcore.trainers import numeric_trainer, trainer_loss
 
 __version__ = "0.1.0"
 
@@ -37,7 +38,9 @@ _HOMES = {
     "load_model": "models",
     "number_spans": "digits",
     "numeric_loss": "losses",
+    "numeric_trainer": "trainers",
     "place_weights": "digits",
+    "trainer_loss": "trainers",
 }
 
 __all__ = [
@@ -57,7 +60,9 @@ __all__ = [
     "load_model",
     "number_spans",
     "numeric_loss",
+    "numeric_trainer",
     "place_weights",
+    "trainer_loss",
 ]
 
 

@@ -1,7 +1,14 @@
-"""The losses inside `transformers.Trainer` and `trl.SFTTrainer` train as a plain loop does."""
+"""The losses inside `transformers.Trainer` and `trl.SFTTrainer` train as a plain loop does.
+
+Run as a module by two processes at once, it trains with `Trainer` and saves the weights (see the last test).
+"""
 
 import copy
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -67,7 +74,11 @@ def settings(folder, accumulation: int = 1, **changes) -> TrainingArguments:
 
 def train_with(trainer_class, folder, accumulation: int, **options):
     trainer = trainer_class(
-        model=tiny_model(), args=settings(folder, accumulation), train_dataset=ROWS, data_collator=collate_rows, **options
+        model=tiny_model(),
+        args=settings(folder, accumulation),
+        train_dataset=ROWS,
+        data_collator=collate_rows,
+        **options,
     )
     trainer.train()
     return trainer
@@ -153,3 +164,39 @@ def test_numeric_trainer_on_trl_trains_as_a_plain_loop(accumulation, tmp_path):
         )
         trainer.train()
     assert_same_weights(trainer.model, train_by_hand("del"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_numeric_trainer_in_two_processes_trains_as_a_plain_loop(accumulation, tmp_path):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    run = subprocess.run(
+        [*launch, "-m", "tests.test_trainers", str(tmp_path), str(accumulation)],
+        cwd=Path(__file__).parent.parent,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    model = tiny_model()
+    model.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
+    assert_same_weights(model, train_by_hand("del"))
+
+
+def train_in_this_process(folder: Path, accumulation: int) -> None:
+    batch = STEP // 2 // accumulation  # two processes share a step
+    trainer = numeric_trainer(Trainer, "del", TOKENIZER)(
+        model=tiny_model(),
+        args=settings(folder, per_device_train_batch_size=batch, gradient_accumulation_steps=accumulation),
+        train_dataset=ROWS,
+        data_collator=collate_rows,
+    )
+    trainer.train()
+    assert trainer.args.world_size == 2
+    if trainer.is_world_process_zero():
+        torch.save(trainer.model.state_dict(), folder / "weights.pt")
+
+
+if __name__ == "__main__":
+    train_in_this_process(Path(sys.argv[1]), int(sys.argv[2]))
