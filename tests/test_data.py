@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 import torch
-from tokenizers.processors import ByteLevel
+from tokenizers.processors import ByteLevel, TemplateProcessing
 
 from delcore.arithmetic import DESIGN_LAW, KINDS, LAWS, READINGS, Sample, arithmetic_sample, is_heldout
 from delcore.data import Encoded, align, collate, encode_sample, iterate_samples, load_samples
@@ -29,6 +29,7 @@ def test_align_makes_each_position_predict_its_label():
 OFFLINE = {
     "gpt2": tokenizers.gpt2_style_tokenizer,
     "gpt2 with trimmed offsets": lambda: with_trimmed_offsets(tokenizers.gpt2_style_tokenizer()),
+    "gpt2 with an end of its own": lambda: with_end(tokenizers.gpt2_style_tokenizer()),
     "llama": tokenizers.llama_style_tokenizer,
     "grouping": tokenizers.grouping_tokenizer,
 }
@@ -55,6 +56,14 @@ def with_trimmed_offsets(tokenizer):
     return tokenizer
 
 
+def with_end(tokenizer):
+    """It ends every text with the end token by itself, prompts too."""
+    end = tokenizer.eos_token
+    special = [(end, tokenizer.eos_token_id)]
+    tokenizer._tokenizer.post_processor = TemplateProcessing(single=f"$A {end}", special_tokens=special)
+    return tokenizer
+
+
 def supervised_ids(encoded: Encoded) -> list[int]:
     return [label for label in encoded.labels if label != IGNORE]
 
@@ -77,6 +86,7 @@ def assert_supervises_exactly_the_response(tokenizer, prompt: str, response: str
     )
     assert re.sub(r"\D", "", prompt_text) == re.sub(r"\D", "", prompt)
     assert re.sub(r"\D", "", text) == re.sub(r"\D", "", response)
+    assert encoded.input_ids.count(tokenizer.eos_token_id) == len(end)
     assert encoded.cut == 0
 
 

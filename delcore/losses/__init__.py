@@ -181,8 +181,9 @@ def numeric_loss(
     loss = get_loss(name)
     weight = loss.resolve_alpha(alpha)
     labels = labels.to(logits.device)
+    segments = None if segments is None else segments.to(logits.device)
     check_inputs(logits, labels, vocab, segments, logits.device.type == "cpu" if validate is None else validate)
-    positions = positions_from_logits(logits, labels, vocab, segments=segments, embedding=embedding)
+    positions = positions_from_logits(logits, labels.long(), vocab, segments=segments, embedding=embedding)
     terms = loss(positions, **options)
     return reduce_terms(positions, terms, weight, step_tokens, None if loss.per_batch else step_digits)
 
@@ -196,7 +197,7 @@ def reduce_terms(
 ) -> LossOutput:
     """Divide the terms by their counts, this batch's own where none are given, and measure the digits."""
     n_tokens, n_digits = positions.supervised.sum(), positions.is_digit.sum()
-    digit = positions.digit_logits.sum(-1) * 0 if terms.digit is None else alpha * terms.digit
+    digit = 0 * terms.token if terms.digit is None else alpha * terms.digit
     token_term = normalise(terms.token.sum(), n_tokens if step_tokens is None else step_tokens)
     digit_term = normalise(digit.sum(), n_digits if step_digits is None else step_digits)
     with torch.no_grad():

@@ -192,7 +192,7 @@ def expected_transport_cost(
     Source: Ren et al., EMO (arXiv:2310.04691), and the package EMOLoss 0.0.3. `embedding` is not trained.
     """
     dtype = torch.promote_types(logits.dtype, torch.float32)
-    directions = F.normalize(check_embedding(embedding, logits.shape[-1]).to(dtype), dim=-1)
+    directions = F.normalize(check_embedding(embedding, logits.shape[-1]).to(logits.device, dtype), dim=-1)
     expected = logits.to(dtype).softmax(-1) @ directions  # [batch, seq, width]
     label_directions = directions[labels.clamp(min=0)]
     return 1 - (expected * label_directions).sum(-1)
@@ -212,9 +212,10 @@ def check_embedding(embedding: Tensor | None, columns: int) -> Float[Tensor, "vo
 @lru_cache(maxsize=64)
 def _digit_values(distance: str, device: torch.device) -> Tensor:
     kind, _, seed = distance.partition(":")
-    if distance == "numeric":
-        return torch.arange(10.0, device=device)
-    if kind == "permuted" and seed.isdecimal():
-        order = torch.randperm(10, generator=torch.Generator().manual_seed(int(seed)))
-        return order.float().to(device)
+    with torch.inference_mode(False):  # what is kept must serve training later
+        if distance == "numeric":
+            return torch.arange(10.0, device=device)
+        if kind == "permuted" and seed.isdecimal():
+            order = torch.randperm(10, generator=torch.Generator().manual_seed(int(seed)))
+            return order.float().to(device)
     raise InputError(f'`distance` must be "numeric" or "permuted:SEED" with a whole number; got {distance!r}.')

@@ -14,6 +14,9 @@ DISTANCES = ("none", "l1")
 DOT_WEIGHT = 0.5
 """Place weight of a decimal point under `dot=True`; the released code computes it and discards it."""
 
+DOT_DISTANCE = 10.0
+"""Distance between the dot and any digit under `dot=True` with `distance="l1"`, our choice."""
+
 
 def digit_entropy(
     positions: Positions,
@@ -52,7 +55,7 @@ def digit_entropy(
         logits, is_true, active, weight = _with_dot(positions, weight)
     per_class = _per_class(logits, is_true, criterion, bce)  # [batch, seq, 10 or 11]
     if distance == "l1":
-        per_class = per_class * _l1(positions, logits.shape[-1])
+        per_class = per_class * _l1(positions, is_true)
     return Terms(positions.cross_entropy, torch.where(active, weight * per_class.sum(-1), 0.0))
 
 
@@ -79,22 +82,27 @@ def _per_class(logits: Tensor, is_true: Tensor, criterion: str, bce: str) -> Ten
     if bce == "sigmoid":
         # BCE(σ(a), y) is softplus(−a) for the true digit and softplus(a) for the others: no 0·inf at ±inf.
         return log_probs.exp() * F.softplus(torch.where(is_true, -logits, logits))
-    return log_probs.exp() * torch.where(is_true, -log_probs, -_log_other_mass(logits))
+    return log_probs.exp() * torch.where(is_true, -log_probs, -_log_other_mass(log_probs, is_true))
 
 
-def _log_other_mass(logits: Tensor) -> Tensor:
-    """log(1 − p̂_k) for each k, from the other classes' logits, so that it stays finite as p̂_k → 1."""
-    classes = logits.shape[-1]
-    itself = torch.eye(classes, dtype=torch.bool, device=logits.device)
-    others = logits.unsqueeze(-2).masked_fill(itself, float("-inf"))  # [batch, seq, k, others]
-    return others.logsumexp(-1) - logits.logsumexp(-1, keepdim=True)
+def _log_other_mass(log_probs: Tensor, is_true: Tensor) -> Tensor:
+    """log(1 − p̂_k) of each wrong k, summed over the other classes, so that it stays finite as p̂_k → 1.
+
+    The true class is not asked for; it keeps all classes, as the others may all be at −inf.
+    """
+    itself = torch.eye(log_probs.shape[-1], dtype=torch.bool, device=log_probs.device) & ~is_true.unsqueeze(-1)
+    return log_probs.unsqueeze(-2).masked_fill(itself, float("-inf")).logsumexp(-1)  # over [batch, seq, k, others]
 
 
-def _l1(positions: Positions, classes: int) -> Tensor:
+def _l1(positions: Positions, is_true: Tensor) -> Tensor:
     values, true_value = positions.values("numeric")
     distance = (values - true_value.unsqueeze(-1)).abs()
-    # The dot is no number: it lies one beyond the digits, at the largest distance.
-    return F.pad(distance, (0, classes - 10), value=10.0)
+    if is_true.shape[-1] == 10:
+        return distance
+    # The dot is no number: it is farther from every digit than two digits can be.
+    is_point = is_true[..., 10:]
+    distance = torch.where(is_point, DOT_DISTANCE, distance)
+    return torch.cat([distance, torch.where(is_point, 0.0, DOT_DISTANCE).to(distance.dtype)], -1)
 
 
 def _with_dot(positions: Positions, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -75,8 +75,10 @@ def lean_loss(
     weight = loss.resolve_alpha(alpha)
     loss.check_options(options)
     labels = labels.to(hidden.device)
+    segments = None if segments is None else segments.to(hidden.device)
     validate = hidden.device.type == "cpu" if validate is None else validate
     check_inputs(hidden, labels, vocab, segments, validate, name="hidden", columns=head_weight.shape[0])
+    labels = labels.long()
     targets = Targets.from_labels(labels, vocab, segments, torch.promote_types(hidden.dtype, torch.float32))
     index = _supervised_index(targets.supervised, n_supervised, validate)
     tokens = targets.supervised.sum() if step_tokens is None else step_tokens
@@ -87,7 +89,9 @@ def lean_loss(
         total = normalise(token.sum(), tokens)
         return total if digit is None else total + normalise((weight * digit).sum(), digits)
 
-    cost = _TransportCost.of(check_embedding(embedding, head_weight.shape[0])) if name == "emo" else None
+    cost = (
+        _TransportCost.of(check_embedding(embedding, head_weight.shape[0]).to(hidden.device)) if name == "emo" else None
+    )
     batch = _Batch(targets, labels.flatten(), index, vocab.index(hidden.device, with_dot=True), cost, total_of)
     total, *rows = _LeanLoss.apply(batch, hidden, head_weight, head_bias)
     positions = batch.positions(*rows)
