@@ -55,47 +55,41 @@ def encode_sample(
 ) -> Encoded:
     """Tokenise prompt and response as one text, and mask exactly the prompt.
 
-    The supervised labels, decoded, are the response and the end token. Where one token would hold the end of the
-    prompt and the start of the response, the two are tokenised apart, as they will be when the model is asked;
-    `split_seam` says so.
+    The supervised labels, decoded, are the response and the end token. Where the text's tokens do not begin with the
+    prompt's own, because one token would hold the end of the prompt and the start of the response, the two are
+    tokenised apart, as they will be when the model is asked; `split_seam` says so.
 
     Args:
-        tokenizer: a Hugging Face tokenizer; without offsets (not "fast") the parts are always tokenised apart.
+        tokenizer: a Hugging Face tokenizer.
         sample: the text.
         max_length: drop what lies beyond this many tokens.
         supervise: "response", or "all" for the prompt too (pre-training).
     """
     ids, seam, split = _encode_parts(tokenizer, sample)
     end = tokenizer.eos_token_id
-    if end is not None and ids[-1:] != [end]:
+    if end is not None:
         ids = [*ids, end]
     if supervise == "all":
-        seam = 1 if ids and ids[0] == tokenizer.bos_token_id and ids[0] != end else 0
+        seam = 1 if ids[:1] == [tokenizer.bos_token_id] and ids[:1] != [end] else 0
     labels = [IGNORE] * seam + ids[seam:]
     limit = len(ids) if max_length is None else max_length
     return Encoded(ids[:limit], labels[:limit], split, max(len(ids) - limit, 0))
 
 
 def _encode_parts(tokenizer: Any, sample: Sample) -> tuple[list[int], int, bool]:
-    """Ids of prompt + response, how many of them are the prompt's, and whether the seam had to be forced."""
-    if getattr(tokenizer, "is_fast", False):
-        whole = tokenizer(
-            sample.prompt + sample.response, return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False
-        )
-        border = len(sample.prompt)
-        spans = list(zip(whole["offset_mapping"], whole["special_tokens_mask"], strict=True))
-        if not any(start < border < stop for (start, stop), special in spans if not special):
-            before = [special or start < border for (start, _), special in spans]
-            # A special token at the end belongs to the response; those at the start to the prompt.
-            seam = next((i for i, is_before in enumerate(before) if not is_before), len(before))
-            return list(whole["input_ids"]), seam, False
+    """Ids of prompt + response without an end, how many are the prompt's, and whether the seam had to be forced."""
+    whole = _without_end(tokenizer, tokenizer(sample.prompt + sample.response, verbose=False)["input_ids"])
     prompt = _without_end(tokenizer, tokenizer(sample.prompt, verbose=False)["input_ids"])
+    if whole[: len(prompt)] == prompt:
+        return whole, len(prompt), False
     response = tokenizer(sample.response, add_special_tokens=False, verbose=False)["input_ids"]
     return [*prompt, *response], len(prompt), True
 
 
 def _without_end(tokenizer: Any, ids: Sequence[int]) -> list[int]:
-    return list(ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids)
+    """Drop an end token that the tokenizer added by itself; a lone one may be the beginning, where both are one."""
+    is_end = ids[-1:] == [tokenizer.eos_token_id]
+    return list(ids[:-1] if is_end and (len(ids) > 1 or tokenizer.bos_token_id != ids[-1]) else ids)
 
 
 # ---------------------------------------------------------------- batches

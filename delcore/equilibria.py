@@ -117,22 +117,27 @@ class _ExpectedGradient:
 def _follow(field: _ExpectedGradient, logits: Tensor) -> tuple[Tensor, bool]:
     """Follow −gradient by implicit steps of growing length, so that only a stable equilibrium can hold.
 
-    The other token is never right, so its logit falls for ever; it is put far below the digits at the end of each
-    step, which is where the flow takes it.
+    The other token is never right, so its logit falls for ever; it is put far below the digits before each step,
+    which is where the flow takes it. Most losses do not see the common level of all logits; it is held then.
     """
     step, size = FIRST_TIME_STEP, float("inf")
     spread = 1e-5 * torch.cat([torch.eye(11), -torch.eye(11)]).double()
+    here, above = field(torch.stack([logits, logits + 1]))
+    level_matters = not torch.allclose(here, above, rtol=0, atol=1e-9)
     for _ in range(MOST_STEPS):
-        logits = torch.cat([logits[:10], logits[:10].logsumexp(0, keepdim=True) - 40])
+        level = logits[:10].logsumexp(0)
+        if not level_matters:
+            logits, level = logits - level, torch.zeros_like(level)
+        elif float(level) < LOWEST_LEVEL:
+            return logits, False
+        logits = torch.cat([logits[:10], (level - 40).unsqueeze(0)])
         around = field(torch.cat([logits.unsqueeze(0), logits + spread]))
         gradient = around[0]
-        runs_off = float(logits[:10].logsumexp(0)) < LOWEST_LEVEL
-        if runs_off or float(gradient[:10].abs().max()) < TOLERANCE:
-            return logits, not runs_off
+        if float(gradient[:10].abs().max()) < TOLERANCE:
+            return logits, True
         slopes = ((around[1:12] - around[12:]) / 2e-5).T  # Jacobian by central differences
         move = torch.linalg.solve(slopes + torch.eye(11).double() / step, -gradient)
-        move = move * min(1.0, 2.0 / float(move.abs().max()))
-        logits = logits + move
+        logits = logits + move * min(1.0, 2.0 / float(move.abs().max()))
         shrinks = float(gradient.abs().max()) < size
         size = float(gradient.abs().max())
         step = min(step * 4, 1e12) if shrinks else max(step / 4, 1.0)

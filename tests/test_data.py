@@ -137,14 +137,17 @@ def test_start_token_is_kept_and_masked():
     assert encoded.labels == [IGNORE] * (len(whole) - 1) + [whole[-1], tokenizer.eos_token_id]
 
 
-def test_tokenizer_without_offsets_is_tokenised_apart():
+def test_tokenizer_that_is_not_fast_will_do():
     class Slow:
         is_fast, eos_token_id, bos_token_id = False, 9, None
 
         def __call__(self, text, **options):
-            return {"input_ids": [ord(character) for character in text]}
+            return {"input_ids": [ord(character) for character in text.replace("bc", "x")]}
 
-    assert encode_sample(Slow(), Sample("ab", "cd")) == ([97, 98, 99, 100, 9], [IGNORE, IGNORE, 99, 100, 9], True, 0)
+    whole = encode_sample(Slow(), Sample("a", "cd"))
+    assert whole == ([97, 99, 100, 9], [IGNORE, 99, 100, 9], False, 0)
+    straddled = encode_sample(Slow(), Sample("ab", "cd"))
+    assert straddled == ([97, 98, 99, 100, 9], [IGNORE, IGNORE, 99, 100, 9], True, 0)
 
 
 def test_supervising_all_leaves_only_the_start_token_out():
