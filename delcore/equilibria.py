@@ -71,7 +71,7 @@ def equilibrium(
     field = _ExpectedGradient(loss, law, loss.resolve_alpha(alpha), u, embedding, options)
     logits, attained = _follow(field, torch.cat([law.clamp(min=1e-12).log(), torch.tensor([-1.0]).double()]))
     digits = logits[:10]
-    return _describe(digits if loss.name in ("del", "del_released") else digits - digits.logsumexp(0), law, attained)
+    return _describe(digits if loss.sees_level else digits - digits.logsumexp(0), law, attained)
 
 
 def check_law(pi: Any) -> Tensor:

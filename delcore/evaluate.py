@@ -147,6 +147,9 @@ class ReadingMeasure:
     mass: float
     """Digit mass."""
 
+    level: float
+    """Log-sum of the ten digit logits: their common height, which only DEL's sigmoid sees."""
+
 
 @torch.inference_mode()
 def measure_readings(loaded: LoadedModel, readings: Sequence[Reading] = READINGS) -> list[ReadingMeasure]:
@@ -169,6 +172,7 @@ def _measure_reading(loaded: LoadedModel, reading: Reading, digit: int) -> Readi
     entropy = (weights * -(log_probs.exp() * log_probs).sum(-1)).sum()
     kl = (weights * (law * (law.log() - log_probs)).sum(-1)).sum()
     mass = (weights * (digits.logsumexp(-1) - logits.logsumexp(-1)).exp()).sum()
+    level = (weights * digits.logsumexp(-1)).sum()
     place = reading.places[digit]
     return ReadingMeasure(
         prompt=reading.prompt,
@@ -179,6 +183,7 @@ def _measure_reading(loaded: LoadedModel, reading: Reading, digit: int) -> Readi
         entropy_nats=float(entropy),
         kl_nats=float(kl),
         mass=float(mass),
+        level=float(level),
     )
 
 

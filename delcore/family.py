@@ -19,7 +19,7 @@ import torch
 
 from delcore.arithmetic import LAWS, READINGS, Sample, arithmetic_sample, is_heldout
 from delcore.config import TrainConfig
-from delcore.equilibria import equilibrium
+from delcore.equilibria import Equilibrium, equilibrium
 from delcore.evaluate import ReadingMeasure, measure_digits, measure_exact_match, measure_readings
 from delcore.losses import LOSSES
 from delcore.models import EMBEDDED_NAMES, LoadedModel, load_model, save_embedded
@@ -51,6 +51,9 @@ OPENING_PROMPT = "sensor B reads "
 HELDOUT = 500
 ENOUGH = 0.7
 """Share of the way from the base's entropy to the equilibrium that a model is meant to cover."""
+
+TOO_FAR = 1.5
+"""A share above this is remarked on."""
 
 SMALLEST_WAY_NATS = 0.02
 """A way shorter than this is not worth a share: the base's own error is of that size."""
@@ -153,31 +156,43 @@ def measure_way(
     Both are means over all digits of all readings; the weight u of each digit is DEL's for its place, and 1 for
     the other losses.
     """
-    goal = [equilibrium_entropy(name, reading, ratio) for reading in tuned]
-    start, end, target = (
-        sum(values) / len(tuned) for values in ([r.entropy_nats for r in base], [r.entropy_nats for r in tuned], goal)
+    goals = [equilibrium_of(name, reading, ratio) for reading in tuned]
+    start, end, law = (
+        mean(field, rows)
+        for field, rows in (("entropy_nats", base), ("entropy_nats", tuned), ("law_entropy_nats", tuned))
     )
+    target = sum(goal.entropy_nats for goal in goals) / len(goals)
     way = target - start
-    share = (end - start) / way if abs(way) >= SMALLEST_WAY_NATS else None
     return {
         "base_entropy_nats": start,
         "entropy_nats": end,
         "equilibrium_entropy_nats": target,
-        "law_entropy_nats": sum(r.law_entropy_nats for r in tuned) / len(tuned),
-        "share_covered": share,
-        "equilibria_nats": goal,
+        "law_entropy_nats": law,
+        "share_covered": (end - start) / way if abs(way) >= SMALLEST_WAY_NATS else None,
+        "base_level": mean("level", base),
+        "level": mean("level", tuned),
+        "equilibrium_level": sum(_level(goal) for goal in goals) / len(goals) if LOSSES[name].sees_level else None,
+        "equilibria_nats": [goal.entropy_nats for goal in goals],
     }
 
 
-def equilibrium_entropy(name: str, reading: ReadingMeasure, ratio: float) -> float:
-    """Entropy of the loss's equilibrium for one digit of a reading, with α as it acts in training."""
+def mean(field: str, readings: Sequence[ReadingMeasure]) -> float:
+    """Mean of one field over the digits of all readings."""
+    return sum(getattr(reading, field) for reading in readings) / len(readings)
+
+
+def _level(goal: Equilibrium) -> float:
+    return float(torch.tensor(goal.logits).logsumexp(0))
+
+
+def equilibrium_of(name: str, reading: ReadingMeasure, ratio: float) -> Equilibrium:
+    """The loss's equilibrium for one digit of a reading, with α as it acts in training."""
     alpha = LOSSES[name].alpha
     u = reading.weight if LOSSES[name].place == "decimal" else 1.0
     embedding = _digit_directions() if name == "emo" else None
-    found = equilibrium(
+    return equilibrium(
         name, LAWS[reading.law], alpha=None if alpha is None else alpha * ratio, u=u, embedding=embedding
     )
-    return found.entropy_nats
 
 
 def _digit_directions() -> torch.Tensor:
@@ -280,7 +295,26 @@ def _verdict(models: dict[str, Any]) -> str:
             f" For {', '.join(unbiased)} the equilibrium lies within {SMALLEST_WAY_NATS} nats of the base, "
             "so there is no way to cover; the gap says how near they stayed."
         )
-    return text
+    return text + _far(ways, models)
+
+
+def _far(ways: dict[str, Any], models: dict[str, Any]) -> str:
+    """What is to be said of models that went well beyond their equilibrium."""
+    told = ""
+    for name, way in ways.items():
+        if way["share_covered"] is None or way["share_covered"] < TOO_FAR:
+            continue
+        told += f" {name} went beyond its equilibrium"
+        if way["equilibrium_level"] is not None:
+            readings = models[name]["readings"]
+            mass = sum(r["mass"] for r in readings) / len(readings)
+            told += (
+                f", and has not settled: it also lowers all ten digit logits together, whose log-sum went from "
+                f"{way['base_level']:.2f} to {way['level']:.2f} and would come to rest at "
+                f"{way['equilibrium_level']:.2f}; the digit mass is down to {mass:.3f}"
+            )
+        told += "."
+    return told
 
 
 if __name__ == "__main__":

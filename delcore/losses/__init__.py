@@ -44,6 +44,7 @@ class Loss:
         alpha: default weight of the digit term; None for a loss without one.
         place: default place rule of the digit term; None for a loss without one.
         per_batch: the digit term is averaged over the batch at hand, not over the whole optimiser step.
+        sees_level: adding a constant to all logits changes the loss (by default).
     """
 
     name: str
@@ -52,6 +53,7 @@ class Loss:
     alpha: float | None = None
     place: str | None = None
     per_batch: bool = False
+    sees_level: bool = False
 
     def __call__(self, positions: Positions, **options: Any) -> Terms:
         """Check that the options fit, then compute the loss's terms."""
@@ -98,8 +100,16 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
             Loss("ntl_was", "NTL-WAS", ntl_was, alpha=0.3, place="none"),
             Loss("ntl_mse", "NTL-MSE", ntl_mse, alpha=0.3, place="none"),
             Loss("dist2", "DIST2Loss", dist2, alpha=0.1, place="none"),
-            Loss("del", "DEL", digit_entropy, alpha=0.1, place="decimal"),
-            Loss("del_released", "DEL (as released)", del_released, alpha=0.01, place="released", per_batch=True),
+            Loss("del", "DEL", digit_entropy, alpha=0.1, place="decimal", sees_level=True),
+            Loss(
+                "del_released",
+                "DEL (as released)",
+                del_released,
+                alpha=0.01,
+                place="released",
+                per_batch=True,
+                sees_level=True,
+            ),
         )
     }
 )
