@@ -78,18 +78,15 @@ def encode_sample(
 
 def _encode_parts(tokenizer: Any, sample: Sample) -> tuple[list[int], int, bool]:
     """Ids of prompt + response without an end, how many are the prompt's, and whether the seam had to be forced."""
-    whole = _without_end(tokenizer, tokenizer(sample.prompt + sample.response, verbose=False)["input_ids"])
-    prompt = _without_end(tokenizer, tokenizer(sample.prompt, verbose=False)["input_ids"])
+    whole = list(tokenizer(sample.prompt + sample.response, verbose=False)["input_ids"])
+    prompt = list(tokenizer(sample.prompt, verbose=False)["input_ids"])
+    if len(whole) > 1 and whole[-1] == tokenizer.eos_token_id:  # it ends texts by itself
+        whole = whole[:-1]
+        prompt = prompt[:-1] if prompt[-1:] == [tokenizer.eos_token_id] else prompt
     if whole[: len(prompt)] == prompt:
         return whole, len(prompt), False
     response = tokenizer(sample.response, add_special_tokens=False, verbose=False)["input_ids"]
     return [*prompt, *response], len(prompt), True
-
-
-def _without_end(tokenizer: Any, ids: Sequence[int]) -> list[int]:
-    """Drop an end token that the tokenizer added by itself; a lone one may be the beginning, where both are one."""
-    is_end = ids[-1:] == [tokenizer.eos_token_id]
-    return list(ids[:-1] if is_end and (len(ids) > 1 or tokenizer.bos_token_id != ids[-1]) else ids)
 
 
 # ---------------------------------------------------------------- batches

@@ -35,8 +35,9 @@ class Equilibrium:
         entropy_nats: their entropy.
         kl_nats: KL(π ‖ p̂) in nats, infinite where a possible digit has no probability left.
         logits: the ten digit logits; for a loss that does not fix their level, with a log-sum of 0.
-        attained: False where no logits reach it, because the loss keeps falling as all logits are lowered together;
-            `probabilities` are then those it tends to.
+        attained: False where no logits reach it, because the loss keeps falling as all logits are lowered together
+            (`probabilities` are then those it tends to), or where the search did not settle (strong α on a law with
+            tiny probabilities; they are then the best found).
     """
 
     probabilities: tuple[float, ...]
@@ -96,9 +97,12 @@ class _ExpectedGradient:
     def __call__(self, logits: Tensor) -> Tensor:
         """From [points, 11] logits to the gradient at each point, the same shape."""
         logits = logits.detach().requires_grad_()
+        return torch.autograd.grad(self.value(logits), logits)[0]
+
+    def value(self, logits: Tensor) -> Tensor:
+        """Expected loss, summed over the points."""
         every_digit = logits.unsqueeze(1).expand(-1, 10, -1)  # position k has the true digit k
-        value = (self.terms(every_digit) * self.law).sum()
-        return torch.autograd.grad(value, logits)[0]
+        return (self.terms(every_digit) * self.law).sum()
 
     def terms(self, logits: Tensor) -> Tensor:
         """Loss of each position, [points, 10], before the average over the law."""
@@ -120,7 +124,7 @@ def _follow(field: _ExpectedGradient, logits: Tensor) -> tuple[Tensor, bool]:
     The other token is never right, so its logit falls for ever; it is put far below the digits before each step,
     which is where the flow takes it. Most losses do not see the common level of all logits; it is held then.
     """
-    step, size = FIRST_TIME_STEP, float("inf")
+    start, step, size = logits, FIRST_TIME_STEP, float("inf")
     spread = 1e-5 * torch.cat([torch.eye(11), -torch.eye(11)]).double()
     here, above = field(torch.stack([logits, logits + 1]))
     level_matters = not torch.allclose(here, above, rtol=0, atol=1e-9)
@@ -141,7 +145,26 @@ def _follow(field: _ExpectedGradient, logits: Tensor) -> tuple[Tensor, bool]:
         shrinks = float(gradient.abs().max()) < size
         size = float(gradient.abs().max())
         step = min(step * 4, 1e12) if shrinks else max(step / 4, 1.0)
-    return logits, float(gradient[:10].abs().max()) < 1e-6
+    return _minimise(field, start) if field.loss.has_value else (logits, False)
+
+
+def _minimise(field: _ExpectedGradient, logits: Tensor) -> tuple[Tensor, bool]:
+    """The minimiser, where the implicit steps did not settle: strong α on a law with tiny probabilities."""
+    logits = logits.clone().requires_grad_()
+    search = torch.optim.LBFGS(
+        [logits], max_iter=2000, tolerance_grad=1e-9, tolerance_change=0, line_search_fn="strong_wolfe"
+    )
+
+    def value() -> Tensor:
+        search.zero_grad()
+        expected = field.value(logits.unsqueeze(0))
+        expected.backward()
+        return expected
+
+    search.step(value)
+    found = logits.detach()
+    gradient = field(found.unsqueeze(0))[0, :10]
+    return found, float(gradient.abs().max()) < 1e-6 and float(found[:10].logsumexp(0)) > LOWEST_LEVEL
 
 
 def _describe(logits: Tensor, law: Tensor, attained: bool) -> Equilibrium:

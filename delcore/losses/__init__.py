@@ -10,8 +10,7 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -43,8 +42,10 @@ class Loss:
         function: from `Positions` and options to `Terms`.
         alpha: default weight of the digit term; None for a loss without one.
         place: default place rule of the digit term; None for a loss without one.
+        options: the options that the function takes, with their defaults.
         per_batch: the digit term is averaged over the batch at hand, not over the whole optimiser step.
         sees_level: adding a constant to all logits changes the loss (by default).
+        has_value: its gradient is that of its value; False where a factor is stopped.
     """
 
     name: str
@@ -54,17 +55,19 @@ class Loss:
     place: str | None = None
     per_batch: bool = False
     sees_level: bool = False
+    has_value: bool = True
+    options: Mapping[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read the options that this loss takes, with their defaults, off the function's signature."""
+        parameters = inspect.signature(self.function).parameters.values()
+        options = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        object.__setattr__(self, "options", MappingProxyType(options))
 
     def __call__(self, positions: Positions, **options: Any) -> Terms:
         """Check that the options fit, then compute the loss's terms."""
         self.check_options(options)
         return self.function(positions, **options)
-
-    @cached_property
-    def options(self) -> Mapping[str, Any]:
-        """The options that this loss takes, with their defaults."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return MappingProxyType({p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY})
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse an option that this loss does not take."""
@@ -95,8 +98,8 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
         loss.name: loss
         for loss in (
             Loss("mle", "MLE", mle),
-            Loss("mixce", "MixCE", mixce),
-            Loss("emo", "EMO", emo),
+            Loss("mixce", "MixCE", mixce, has_value=False),
+            Loss("emo", "EMO", emo, has_value=False),
             Loss("ntl_was", "NTL-WAS", ntl_was, alpha=0.3, place="none"),
             Loss("ntl_mse", "NTL-MSE", ntl_mse, alpha=0.3, place="none"),
             Loss("dist2", "DIST2Loss", dist2, alpha=0.1, place="none"),
@@ -192,7 +195,9 @@ def numeric_loss(
     weight = loss.resolve_alpha(alpha)
     labels = labels.to(logits.device)
     segments = None if segments is None else segments.to(logits.device)
-    check_inputs(logits, labels, vocab, segments, logits.device.type == "cpu" if validate is None else validate)
+    if validate is None:  # a graph cannot look into its labels
+        validate = logits.device.type == "cpu" and not torch.compiler.is_compiling()
+    check_inputs(logits, labels, vocab, segments, validate)
     positions = positions_from_logits(logits, labels.long(), vocab, segments=segments, embedding=embedding)
     terms = loss(positions, **options)
     return reduce_terms(positions, terms, weight, step_tokens, None if loss.per_batch else step_digits)

@@ -6,7 +6,7 @@ so the path from full logits and any leaner path give the same mathematics.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import torch
@@ -56,17 +56,17 @@ class Targets:
         """Read the labels once; places are computed when a loss first asks for them."""
         digit = vocab.classes(labels)
 
-        @cache
         def place_weight(rule: str, **constants: float) -> Tensor:
             return place_weights(labels, vocab, rule, segments, **constants).to(dtype)
 
-        @cache
         def is_point() -> Tensor:
             if vocab.dot is None:
                 raise InputError("`dot=True` needs a vocabulary with a dot; `vocab.dot` is None.")
             return decimal_points(labels, vocab, segments)
 
-        return cls(labels != IGNORE, digit.clamp(min=0), digit >= 0, place_weight, is_point)
+        if torch.compiler.is_compiling():  # which cannot read a cache, and needs none
+            return cls(labels != IGNORE, digit.clamp(min=0), digit >= 0, place_weight, is_point)
+        return cls(labels != IGNORE, digit.clamp(min=0), digit >= 0, cache(place_weight), cache(is_point))
 
     def take(self, index: Int[Tensor, "rows"]) -> "Targets":
         """The positions of a flat index, as one row: [1, rows]."""
@@ -114,7 +114,7 @@ class Positions:
         """Where the label is a digit."""
         return self.targets.is_digit
 
-    @cached_property
+    @property
     def digit_logits(self) -> Float[Tensor, "batch seq 10"]:
         """The digit logits a; 0 where the label is no digit, so that nothing there can become NaN."""
         return torch.where(self.is_digit.unsqueeze(-1), self.columns[..., :10], 0.0)
@@ -124,22 +124,22 @@ class Positions:
         is_point = self.targets.is_point()
         return torch.where((self.is_digit | is_point).unsqueeze(-1), self.columns, 0.0), is_point
 
-    @cached_property
+    @property
     def digit_log_probs(self) -> Float[Tensor, "batch seq 10"]:
         """Logarithm of p̂, the probability of each digit given that the token is one."""
         return self.digit_logits.log_softmax(-1)
 
-    @cached_property
+    @property
     def digit_probs(self) -> Float[Tensor, "batch seq 10"]:
         """p̂, the probability of each digit given that the token is one."""
         return self.digit_log_probs.exp()
 
-    @cached_property
+    @property
     def is_true_digit(self) -> Bool[Tensor, "batch seq 10"]:
         """Where k is the true digit c."""
         return self.digit.unsqueeze(-1) == torch.arange(10, device=self.digit.device)
 
-    @cached_property
+    @property
     def log_mass(self) -> Float[Tensor, "batch seq"]:
         """Log m at digit positions, 0 elsewhere: CE = −log p̂[c] − log m, and m is at most 1."""
         true_log_prob = self.digit_log_probs.gather(-1, self.digit.unsqueeze(-1)).squeeze(-1)
@@ -209,13 +209,23 @@ def check_embedding(embedding: Tensor | None, columns: int) -> Float[Tensor, "vo
     return embedding[:columns].detach()
 
 
-@lru_cache(maxsize=64)
 def _digit_values(distance: str, device: torch.device) -> Tensor:
-    kind, _, seed = distance.partition(":")
+    values = _values_in_order(distance)
+    return torch.tensor(values, device=device) if torch.compiler.is_compiling() else _cached_values(values, device)
+
+
+@lru_cache(maxsize=64)
+def _cached_values(values: tuple[float, ...], device: torch.device) -> Tensor:
     with torch.inference_mode(False):  # what is kept must serve training later
-        if distance == "numeric":
-            return torch.arange(10.0, device=device)
-        if kind == "permuted" and seed.isdecimal():
-            order = torch.randperm(10, generator=torch.Generator().manual_seed(int(seed)))
-            return order.float().to(device)
+        return torch.tensor(values, device=device)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _values_in_order(distance: str) -> tuple[float, ...]:
+    kind, _, seed = distance.partition(":")
+    if distance == "numeric":
+        return tuple(map(float, range(10)))
+    if kind == "permuted" and seed.isdecimal():
+        order = torch.randperm(10, generator=torch.Generator().manual_seed(int(seed)))
+        return tuple(map(float, order.tolist()))
     raise InputError(f'`distance` must be "numeric" or "permuted:SEED" with a whole number; got {distance!r}.')
