@@ -158,6 +158,7 @@ def save_embedded(model: Any, file: Path) -> None:
 
     state = {key: value.half().contiguous() for key, value in model.state_dict().items() if key != "lm_head.weight"}
     save_file(state, file, metadata={"format": "pt"})
+    file.chmod(0o644)  # readable for everybody once installed
 
 
 # ---------------------------------------------------------------- folders, GGUF, hub
