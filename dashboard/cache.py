@@ -18,7 +18,10 @@ from delcore.models import EMBEDDED_DIR, EMBEDDED_NAMES
 
 OPENING_FILE = EMBEDDED_DIR / "opening.json"
 _models = threading.RLock()
-"""Held while a model is loaded or asked: two visitors at once load one copy, and their prompts queue."""
+"""Held while the family is loaded or a model asked: two visitors at once load one copy, and their prompts queue."""
+
+_others = threading.RLock()
+"""Held while another model is loaded."""
 
 
 def opening_record() -> dict[str, Any]:
@@ -77,8 +80,9 @@ def probe_other(name: str, text: str) -> dict[str, Any]:
 def _probe_other(name: str, text: str, revision: str) -> dict[str, Any]:
     from delcore.probe import probe
 
+    other = _load_other(name, revision)  # may take half a minute, in which the family still answers
     with _models:
-        return probe(text, {name: _load_other(name, revision)})
+        return probe(text, {name: other})
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
@@ -86,7 +90,7 @@ def _load_other(name: str, revision: str) -> Any:
     from delcore.models import load_model, quiet_libraries
 
     quiet_libraries()
-    with _models:
+    with _others:
         return load_model(name)
 
 

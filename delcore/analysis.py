@@ -161,16 +161,19 @@ def measure_loss_at(
     """
     import torch
 
-    from delcore.equilibria import check_law
+    from delcore.equilibria import ExpectedLoss, check_law
 
     predicted = check_law(probabilities)
-    labels = _label_weights(true_digit)
-    _check_ranges(u, digit_mass, level)
+    if not 0 < digit_mass < 1:
+        raise InputError(f"`digit_mass` must lie between 0 and 1, both left out; got {digit_mass!r}.")
+    if not math.isfinite(level):
+        raise InputError(f"`level` must be a finite number; got {level!r}.")
+    expected = ExpectedLoss.of(name, _label_weights(true_digit), alpha=alpha, u=u, **options)
     digits = predicted.clamp(min=1e-12).log() + math.log(digit_mass)
-    logits = (torch.cat([digits, digits.new_tensor([math.log1p(-digit_mass)])]) + level).requires_grad_()
-    token, digit = _expected_terms(name, logits, labels, alpha, u, options)
-    gradient = torch.autograd.grad(token + digit, logits)[0].tolist()
-    return LossAt(name, (token + digit).item(), token.item(), digit.item(), tuple(gradient[:10]), gradient[10])
+    logits = (torch.cat([digits, digits.new_tensor([math.log1p(-digit_mass)])]) + level).unsqueeze(0)
+    token, digit = (term.item() for term in expected.terms(logits))
+    gradient = expected.gradient(logits)[0].tolist()
+    return LossAt(name, token + digit, token, digit, tuple(gradient[:10]), gradient[10])
 
 
 def _label_weights(true_digit: int | Sequence[float]) -> Any:
@@ -183,50 +186,3 @@ def _label_weights(true_digit: int | Sequence[float]) -> Any:
     if not 0 <= true_digit <= 9:
         raise InputError(f"`true_digit` must be from 0 to 9; got {true_digit}.")
     return torch.eye(10, dtype=torch.float64)[true_digit]
-
-
-def _check_ranges(u: float, digit_mass: float, level: float) -> None:
-    if not 0 <= u < math.inf:
-        raise InputError(f"`u` must be 0 or above; got {u!r}.")
-    if not 0 < digit_mass < 1:
-        raise InputError(f"`digit_mass` must lie between 0 and 1, both left out; got {digit_mass!r}.")
-    if not math.isfinite(level):
-        raise InputError(f"`level` must be a finite number; got {level!r}.")
-
-
-def _expected_terms(
-    name: str, logits: Any, weights: Any, alpha: float | None, u: float, options: dict[str, Any]
-) -> tuple[Any, Any]:
-    """Token term and α·u·ℓ of every possible label, averaged by `weights`; each label is a row of its own."""
-    import torch
-
-    from delcore.digits import INTEGER_FACTOR, DigitVocab
-    from delcore.losses import get_loss, numeric_loss
-
-    loss = get_loss(name)
-    if "place" in options:
-        raise InputError("`place` says where a digit stands; give the weight `u` instead.")
-    scaled = None if loss.alpha is None else loss.resolve_alpha(alpha) * u
-    if loss.alpha is None:
-        loss.resolve_alpha(alpha)  # refuses an α that would do nothing
-    elif "place" in loss.options:
-        options = options | {"place": "none"}
-    else:
-        scaled = scaled / INTEGER_FACTOR if scaled else scaled  # the released form weighs a lone digit itself
-    labels = [k for k in range(10) if float(weights[k]) > 0]
-    outputs = [
-        numeric_loss(
-            name,
-            logits.expand(1, 1, 11),
-            torch.tensor([[k]]),
-            DigitVocab(range(10)),
-            alpha=scaled,
-            embedding=torch.eye(11, dtype=torch.float64),
-            **options,
-        )
-        for k in labels
-    ]
-    return (
-        sum(weights[k] * out.token_term for k, out in zip(labels, outputs, strict=True)),
-        sum(weights[k] * out.digit_term for k, out in zip(labels, outputs, strict=True)),
-    )

@@ -2,7 +2,7 @@
 
 Every sample is a pure function of (seed, index, split), so all losses see the same samples in the same order
 and a run can be resumed at any index. Problems with two operands are split by a checksum of the problem itself:
-one in ten is held out and never appears in training, in whatever wording.
+one in ten is held out and never appears in training, in whatever wording (with its operands swapped it may).
 """
 
 import random

@@ -1,4 +1,4 @@
-"""The command line: `delcore probe`, `train`, `dashboard`.
+"""The command line: `delcore probe`, `train`, `bench`, `dashboard`.
 
 Parsing loads nothing heavy; each command imports what it needs when it runs. Bad input is one line on standard
 error and exit code 2.

@@ -70,7 +70,7 @@ def encode_sample(
     if end is not None:
         ids = [*ids, end]
     if supervise == "all":
-        seam = 1 if ids[:1] == [tokenizer.bos_token_id] and ids[:1] != [end] else 0
+        seam = 0
     labels = [IGNORE] * seam + ids[seam:]
     limit = len(ids) if max_length is None else max_length
     return Encoded(ids[:limit], labels[:limit], split, max(len(ids) - limit, 0))
@@ -112,6 +112,12 @@ class Batch(NamedTuple):
     n_cut: int
     n_unsupervised: int
     n_split_seams: int
+
+
+def pad_id(tokenizer: Any) -> int:
+    """The token to pad with: the tokenizer's own, else its end token. No mask ever comes from it."""
+    ids = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
+    return next(i for i in ids if i is not None)
 
 
 def collate(samples: Sequence[Encoded], pad_id: int) -> Batch:

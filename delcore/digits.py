@@ -236,7 +236,7 @@ def place_weights(
     rows or masked positions, which the released code drops before it looks for runs.
     """
     if rule not in PLACE_RULES:
-        raise InputError(f"The place rule must be one of {', '.join(PLACE_RULES)}; got {rule!r}.")
+        raise InputError(f"`place` (a place rule) must be one of {', '.join(PLACE_RULES)}; got {rule!r}.")
     _check_shapes(labels, segments)
     digit = vocab.is_digit(labels)
     if rule == "none":

@@ -63,16 +63,12 @@ def equilibrium(
     Raises:
         InputError: an unknown loss or option, or a `pi` that is no distribution over ten digits.
     """
-    loss = get_loss(name)
     law = check_law(pi)
-    if "place" in options or "dot" in options:
-        raise InputError("`place` and `dot` say where a digit stands; an equilibrium takes its weight `u` instead.")
-    if not 0 <= u < float("inf"):
-        raise InputError(f"`u` must be 0 or above; got {u!r}.")
-    field = _ExpectedGradient(loss, law, loss.resolve_alpha(alpha), u, embedding, options)
-    logits, attained = _follow(field, torch.cat([law.clamp(min=1e-12).log(), torch.tensor([-1.0]).double()]))
+    expected = ExpectedLoss.of(name, law, alpha=alpha, u=u, embedding=embedding, **options)
+    start = torch.cat([law.clamp(min=1e-12).log(), torch.tensor([-1.0]).double()])
+    logits, attained = _follow(expected, start)
     digits = logits[:10]
-    return _describe(digits if loss.sees_level else digits - digits.logsumexp(0), law, attained)
+    return _describe(digits if expected.loss.sees_level else digits - digits.logsumexp(0), law, attained)
 
 
 def check_law(pi: Any) -> Tensor:
@@ -84,41 +80,71 @@ def check_law(pi: Any) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _ExpectedGradient:
-    """Expected training gradient of eleven logits, through the loss itself."""
+class ExpectedLoss:
+    """A loss at one digit position, as a function of eleven logits: ten digits and one other token.
+
+    Args:
+        loss: entry of `LOSSES`.
+        law: distribution of the true digit, [10].
+        alpha: weight of the digit term.
+        u: place weight of the position.
+        embedding: [11, width], directions of the eleven tokens.
+        options: of the loss.
+    """
 
     loss: Loss
     law: Tensor
     alpha: float
     u: float
-    embedding: Tensor | None
+    embedding: Tensor
     options: dict[str, Any]
 
-    def __call__(self, logits: Tensor) -> Tensor:
-        """From [points, 11] logits to the gradient at each point, the same shape."""
-        logits = logits.detach().requires_grad_()
-        return torch.autograd.grad(self.value(logits), logits)[0]
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        law: Tensor,
+        *,
+        alpha: float | None = None,
+        u: float = 1.0,
+        embedding: Tensor | None = None,
+        **options: Any,
+    ) -> "ExpectedLoss":
+        """Check the arguments; see `equilibrium`."""
+        loss = get_loss(name)
+        if "place" in options or "dot" in options:
+            raise InputError("`place` and `dot` say where a digit stands; give the weight `u` instead.")
+        if not 0 <= u < float("inf"):
+            raise InputError(f"`u` must be 0 or above; got {u!r}.")
+        directions = torch.eye(11, dtype=torch.float64) if embedding is None else embedding
+        return cls(loss, law, loss.resolve_alpha(alpha), u, directions, options)
+
+    def terms(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Expected token term and α·u·ℓ at each point of [points, 11] logits, each [points]."""
+        every_digit = logits.unsqueeze(1).expand(-1, 10, -1)  # position k has the true digit k
+        token, digit = self.loss(self._positions(every_digit), **self.options)
+        digit = torch.zeros_like(token) if digit is None else self.alpha * digit
+        return token @ self.law, digit @ self.law
 
     def value(self, logits: Tensor) -> Tensor:
-        """Expected loss, summed over the points."""
-        every_digit = logits.unsqueeze(1).expand(-1, 10, -1)  # position k has the true digit k
-        return (self.terms(every_digit) * self.law).sum()
+        """Expected loss at each point of [points, 11] logits."""
+        token, digit = self.terms(logits)
+        return token + digit
 
-    def terms(self, logits: Tensor) -> Tensor:
-        """Loss of each position, [points, 10], before the average over the law."""
-        terms = self.loss(self._positions(logits), **self.options)
-        return terms.token if terms.digit is None else terms.token + self.alpha * terms.digit
+    def gradient(self, logits: Tensor) -> Tensor:
+        """Expected training gradient at each point of [points, 11] logits."""
+        logits = logits.detach().requires_grad_()
+        return torch.autograd.grad(self.value(logits).sum(), logits)[0]
 
     def _positions(self, logits: Tensor) -> Positions:
         labels = torch.arange(10).expand(logits.shape[0], 10)
-        directions = torch.eye(11, dtype=torch.float64) if self.embedding is None else self.embedding
-        positions = positions_from_logits(logits, labels, _VOCAB, embedding=directions)
+        positions = positions_from_logits(logits, labels, _VOCAB, embedding=self.embedding)
         weight = torch.full_like(positions.cross_entropy, self.u)
         targets = dataclasses.replace(positions.targets, place_weight=lambda rule, **constants: weight)
         return dataclasses.replace(positions, targets=targets)
 
 
-def _follow(field: _ExpectedGradient, logits: Tensor) -> tuple[Tensor, bool]:
+def _follow(expected: ExpectedLoss, logits: Tensor) -> tuple[Tensor, bool]:
     """Follow −gradient by implicit steps of growing length, so that only a stable equilibrium can hold.
 
     The other token is never right, so its logit falls for ever; it is put far below the digits before each step,
@@ -126,7 +152,7 @@ def _follow(field: _ExpectedGradient, logits: Tensor) -> tuple[Tensor, bool]:
     """
     start, step, size = logits, FIRST_TIME_STEP, float("inf")
     spread = 1e-5 * torch.cat([torch.eye(11), -torch.eye(11)]).double()
-    here, above = field(torch.stack([logits, logits + 1]))
+    here, above = expected.gradient(torch.stack([logits, logits + 1]))
     level_matters = not torch.allclose(here, above, rtol=0, atol=1e-9)
     for _ in range(MOST_STEPS):
         level = logits[:10].logsumexp(0)
@@ -135,7 +161,7 @@ def _follow(field: _ExpectedGradient, logits: Tensor) -> tuple[Tensor, bool]:
         elif float(level) < LOWEST_LEVEL:
             return logits, False
         logits = torch.cat([logits[:10], (level - 40).unsqueeze(0)])
-        around = field(torch.cat([logits.unsqueeze(0), logits + spread]))
+        around = expected.gradient(torch.cat([logits.unsqueeze(0), logits + spread]))
         gradient = around[0]
         if float(gradient[:10].abs().max()) < TOLERANCE:
             return logits, True
@@ -145,25 +171,25 @@ def _follow(field: _ExpectedGradient, logits: Tensor) -> tuple[Tensor, bool]:
         shrinks = float(gradient.abs().max()) < size
         size = float(gradient.abs().max())
         step = min(step * 4, 1e12) if shrinks else max(step / 4, 1.0)
-    return _minimise(field, start) if field.loss.has_value else (logits, False)
+    return _minimise(expected, start) if expected.loss.has_value else (logits, False)
 
 
-def _minimise(field: _ExpectedGradient, logits: Tensor) -> tuple[Tensor, bool]:
+def _minimise(expected: ExpectedLoss, logits: Tensor) -> tuple[Tensor, bool]:
     """The minimiser, where the implicit steps did not settle: strong α on a law with tiny probabilities."""
-    logits = logits.clone().requires_grad_()
+    logits = logits.clone().unsqueeze(0).requires_grad_()
     search = torch.optim.LBFGS(
         [logits], max_iter=2000, tolerance_grad=1e-9, tolerance_change=0, line_search_fn="strong_wolfe"
     )
 
     def value() -> Tensor:
         search.zero_grad()
-        expected = field.value(logits.unsqueeze(0))
-        expected.backward()
-        return expected
+        loss = expected.value(logits).sum()
+        loss.backward()
+        return loss
 
     search.step(value)
-    found = logits.detach()
-    gradient = field(found.unsqueeze(0))[0, :10]
+    found = logits.detach()[0]
+    gradient = expected.gradient(found.unsqueeze(0))[0, :10]
     return found, float(gradient.abs().max()) < 1e-6 and float(found[:10].logsumexp(0)) > LOWEST_LEVEL
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from delcore.arithmetic import LAWS, READINGS, Reading, Sample
-from delcore.data import align, collate, encode_sample
+from delcore.data import align, collate, encode_sample, pad_id
 from delcore.digits import DigitVocab, place_weight
 from delcore.losses import digit_statistics
 from delcore.losses._positions import positions_from_logits
@@ -19,7 +19,7 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class ExactMatch:
-    """How often the greedy continuation is the whole response, letter by letter."""
+    """How often the greedy continuation is the whole response, white space around them aside."""
 
     correct: int
     """Samples answered exactly."""
@@ -52,7 +52,7 @@ def write_greedily(loaded: LoadedModel, prompts: Sequence[str], max_new_tokens: 
     model, tokenizer, _ = loaded
     ids = [tokenizer(prompt, verbose=False)["input_ids"] for prompt in prompts]
     length = max(map(len, ids))
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    pad = pad_id(tokenizer)
     rows = torch.tensor([[pad] * (length - len(row)) + list(row) for row in ids], device=model.device)
     mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in ids], device=model.device)
     out = model.generate(
@@ -96,7 +96,7 @@ def measure_digits(loaded: LoadedModel, samples: Sequence[Sample]) -> DigitMeasu
     vocab = DigitVocab.from_tokenizer(tokenizer)
     sums, count = torch.zeros(5, dtype=torch.float64), 0
     for chunk in _chunks(samples, BATCH):
-        batch = collate([encode_sample(tokenizer, sample) for sample in chunk], tokenizer.pad_token_id or 0)
+        batch = collate([encode_sample(tokenizer, sample) for sample in chunk], pad_id(tokenizer))
         logits = model(
             input_ids=batch.input_ids.to(model.device), attention_mask=batch.attention_mask.to(model.device)
         ).logits

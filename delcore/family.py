@@ -22,7 +22,7 @@ from delcore.config import TrainConfig
 from delcore.equilibria import Equilibrium, equilibrium
 from delcore.evaluate import ReadingMeasure, measure_digits, measure_exact_match, measure_readings
 from delcore.losses import LOSSES
-from delcore.models import EMBEDDED_NAMES, LoadedModel, load_model, save_embedded
+from delcore.models import EMBEDDED_NAMES, LoadedModel, load_embedded, load_model, save_embedded
 from delcore.probe import probe
 from delcore.train import finetune
 
@@ -92,7 +92,7 @@ def train_member(name: str, work: Path, out: Path) -> None:
 
 def write_card(out: Path) -> None:
     """Measure every member and write card.json, CARD.md and opening.json."""
-    models = {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
+    models = {name: load_embedded(f"embedded:{name}", out) for name in EMBEDDED_NAMES}
     ratio = tokens_per_digit()
     base_readings = measure_readings(models["base"])
     card = {
@@ -124,9 +124,11 @@ def tokens_per_digit(samples: int = 20_000) -> float:
     return (sum(map(len, responses)) + len(responses)) / digits  # one end token a response
 
 
-def heldout_additions() -> list[Sample]:
-    """Every two-digit addition that training never saw."""
+def heldout_additions(*, either_way: bool = False) -> list[Sample]:
+    """Every two-digit addition that training never stated; with `either_way`, nor with its operands swapped."""
     pairs = [(a, b) for a in range(10, 100) for b in range(10, 100) if is_heldout(f"{a}+{b}")]
+    if either_way:
+        pairs = [(a, b) for a, b in pairs if is_heldout(f"{b}+{a}")]
     return [Sample(f"{a} + {b} = ", str(a + b), "addition") for a, b in pairs]
 
 
@@ -139,6 +141,7 @@ def measure_member(
     problems["addition"] = heldout_additions()
     readings = measure_readings(loaded)
     digits = measure_digits(loaded, [sample for samples in problems.values() for sample in samples])
+    problems["addition, either way"] = heldout_additions(either_way=True)  # some of the additions once more
     exact = {kind: measure_exact_match(loaded, samples) for kind, samples in problems.items()}
     return {
         "exact_match": {kind: {"correct": match.correct, "count": match.count} for kind, match in exact.items()},
@@ -226,7 +229,8 @@ def format_card(card: dict[str, Any]) -> str:
         "",
         "## Held-out problems",
         "",
-        "Exact match of the greedy answer; digits under teacher forcing. No training sample states these problems.",
+        "Exact match of the greedy answer; digits under teacher forcing. No training sample states these problems; "
+        "most sums may have been trained with their operands swapped, and *either way* counts those that were not.",
         "",
         *_problem_table(models),
         "",

@@ -58,8 +58,8 @@ def load_model(name_or_path: str | os.PathLike[str], *, trust_remote_code: bool 
     """Load a causal language model and its tokenizer.
 
     Args:
-        name_or_path: "embedded" or "embedded:LOSS"; a folder with a saved model; a `.gguf` file, converted once
-            into the user cache; or a hub id such as "Qwen/Qwen2.5-0.5B".
+        name_or_path: "embedded" or "embedded:LOSS"; "scratch" for its untrained shape; a folder with a saved model;
+            a `.gguf` file, converted once into the user cache; or a hub id such as "Qwen/Qwen2.5-0.5B".
         trust_remote_code: run Python files that come with the model; off unless asked for.
 
     Raises:
@@ -69,7 +69,7 @@ def load_model(name_or_path: str | os.PathLike[str], *, trust_remote_code: bool 
     if not name.strip():
         raise InputError("`--model` is empty. Name a folder, a .gguf file, a hub id or embedded:LOSS.")
     if name == "scratch" or name.partition(":")[0] == "embedded":
-        return _load_embedded(name)
+        return load_embedded(name)
     try:
         path = Path(name).expanduser()
         path.exists()
@@ -130,7 +130,8 @@ def byte_tokenizer() -> Any:
     )
 
 
-def _load_embedded(name: str) -> LoadedModel:
+def load_embedded(name: str, folder: Path = EMBEDDED_DIR) -> LoadedModel:
+    """A member of the embedded family, "embedded[:LOSS]", or its untrained shape, "scratch"."""
     from transformers import LlamaForCausalLM
 
     kind, _, member = name.partition(":")
@@ -143,12 +144,13 @@ def _load_embedded(name: str) -> LoadedModel:
     from safetensors.torch import load_file
 
     model = LlamaForCausalLM(scratch_config())
-    file = EMBEDDED_DIR / f"{member}.safetensors"
+    file = folder / f"{member}.safetensors"
     state = {key: value.float() for key, value in load_file(file).items()}
     model.load_state_dict({**state, "lm_head.weight": state["model.embed_tokens.weight"]})
-    card = json.loads((EMBEDDED_DIR / "card.json").read_text())
+    card_file = folder / "card.json"
+    card = json.loads(card_file.read_text()) if card_file.is_file() else {"models": {}}
     return LoadedModel(
-        model.eval(), byte_tokenizer(), _card(model, name, "embedded", _file_hash(file), card["models"][member])
+        model.eval(), byte_tokenizer(), _card(model, name, "embedded", _file_hash(file), card["models"].get(member))
     )
 
 
@@ -189,7 +191,7 @@ def _convert_gguf(path: Path, folder: Path) -> None:
     try:
         import gguf  # noqa: F401
     except ImportError:
-        raise InputError('Reading .gguf files needs the package gguf: pip install "delcore[train]".') from None
+        raise InputError("Reading .gguf files needs a package more: pip install gguf") from None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".converting-"))

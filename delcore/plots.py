@@ -2,7 +2,7 @@
 
 Each loss has one colour and one second cue (dash and marker) in every figure. The seven colours and the base's grey
 differ by at least 20 CIELAB units from one another for normal, protan, deutan and tritan sight, and stand out on
-white and on near-black; backgrounds are transparent, so a page's own theme shows through.
+white and on near-black; backgrounds are transparent, so a page's own theme shows through (a log of a run is white).
 """
 
 import os

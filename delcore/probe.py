@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from delcore.data import pad_id
 from delcore.digits import DigitVocab, digit_places, place_of_next, place_weight
 from delcore.errors import InputError
 from delcore.models import LoadedModel
@@ -127,7 +128,7 @@ def probe(
 ) -> dict[str, Any]:
     """The record that `delcore probe --json` prints: each position with the prediction of every model.
 
-    Models with another tokenizer than the first are refused, as their positions would not be the same.
+    Models that split this text into other tokens than the first are refused: their positions are not the same.
     """
     columns = {
         name: digit_distributions(
@@ -169,6 +170,6 @@ def continue_greedily(model: Any, tokenizer: Any, prompt: str, *, max_new_tokens
         max_new_tokens=min(max_new_tokens, room),
         do_sample=False,
         num_beams=1,
-        pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id,
+        pad_token_id=pad_id(tokenizer),
     )
     return tokenizer.decode(out[0, len(ids) :], skip_special_tokens=True)

@@ -25,7 +25,7 @@ from torch import Tensor
 from delcore import __version__
 from delcore.arithmetic import Sample
 from delcore.config import TrainConfig
-from delcore.data import Batch, align, collate, encode_sample, iterate_samples, load_samples, measure_coverage
+from delcore.data import Batch, align, collate, encode_sample, iterate_samples, load_samples, measure_coverage, pad_id
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import LossOutput, get_loss, numeric_loss
@@ -33,6 +33,13 @@ from delcore.models import LoadedModel, load_model
 
 LOWEST_COVERAGE = 0.99
 COVERAGE_ROWS = 1000
+RELEASE_LAMBDAS = {"del": 10.0, "del_released": 1.0}
+"""The authors' λ per α, for one process without accumulation."""
+
+BETAS = (0.9, 0.95)
+"""AdamW's, as is usual for language models; the second is shorter than PyTorch's default."""
+
+PER_DIGIT = ("digit_mass", "digit_entropy_nats", "digit_accuracy")
 
 Progress = Callable[[str], None]
 
@@ -42,7 +49,7 @@ class Run:
     """A finished run: its folder, its logged metrics and its configuration."""
 
     path: Path
-    metrics: list[dict[str, float]]
+    metrics: list[dict[str, Any]]
     config: TrainConfig
 
     steps_done: int
@@ -72,6 +79,7 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
     torch.manual_seed(config.seed)
     model, tokenizer, card = loaded or load_model(config.model)
     vocab = DigitVocab.from_tokenizer(tokenizer)
+    check_options(config, has_dot=vocab.dot is not None)
     check_widths(model, tokenizer)
     coverage = check_coverage(config, samples, tokenizer, vocab, progress)
 
@@ -79,7 +87,7 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
     model.to(device).train()
     embedding = model.get_output_embeddings().weight.detach().clone() if config.loss == "emo" else None
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay
+        model.parameters(), lr=config.learning_rate, betas=BETAS, weight_decay=config.weight_decay
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, config))
     batches = iterate_batches(config, samples, tokenizer)
@@ -87,7 +95,10 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
     config.out.mkdir(parents=True, exist_ok=True)
     facts: dict[str, Any] = {
         "alpha": alpha,
-        "release_lambda": 10 * alpha,
+        **({"release_lambda": RELEASE_LAMBDAS[config.loss] * alpha} if config.loss in RELEASE_LAMBDAS else {}),
+        "model": card.name,
+        "model_source": card.source,
+        "data_sha256": data_fingerprint(config),
         "model_revision": card.revision,
         "digit_coverage": coverage,
     }
@@ -136,8 +147,6 @@ def learning_rate_factor(step: int, config: TrainConfig) -> float:
 
 def iterate_batches(config: TrainConfig, samples: Sequence[Sample] | None, tokenizer: Any) -> Iterator[Batch]:
     """Endless padded batches; the same samples in the same order for every loss."""
-    pad = tokenizer.pad_token_id
-    pad = pad if pad is not None else tokenizer.eos_token_id or 0
     source = iterate_samples(samples, config.seed)
     while True:
         drawn = [next(source) for _ in range(config.batch_size)]
@@ -145,7 +154,7 @@ def iterate_batches(config: TrainConfig, samples: Sequence[Sample] | None, token
             encode_sample(tokenizer, sample, max_length=config.max_length, supervise=config.supervise)
             for sample in drawn
         ]
-        yield collate(encoded, pad)
+        yield collate(encoded, pad_id(tokenizer))
 
 
 # ---------------------------------------------------------------- before the first step
@@ -166,9 +175,9 @@ def check_out(out: Path) -> None:
         raise InputError(f"`--out` {out} cannot be written: {error.strerror}.") from error
 
 
-def check_options(config: TrainConfig) -> None:
+def check_options(config: TrainConfig, *, has_dot: bool = True) -> None:
     """Compute the loss once on one digit, so that no option is refused only after the run folder is made."""
-    label, vocab = torch.zeros(1, 1, dtype=torch.long), DigitVocab(range(10), dot=10)
+    label, vocab = torch.zeros(1, 1, dtype=torch.long), DigitVocab(range(10), dot=10 if has_dot else None)
     logits, embedding = torch.zeros(1, 1, 11), torch.ones(11, 1)
     numeric_loss(config.loss, logits, label, vocab, alpha=config.alpha, embedding=embedding, **config.options)
 
@@ -225,12 +234,15 @@ def pick_device(device: str) -> torch.device:
 
 
 class MetricsLog:
-    """Means over `log_every` steps, written to metrics.jsonl and shown as progress."""
+    """Means over `log_every` steps, written to metrics.jsonl and shown as progress.
+
+    `tokens` and `digits` are means per step; the digit measures are means per digit, None where there was none.
+    """
 
     def __init__(self, config: TrainConfig, progress: Progress | None) -> None:
         """Open metrics.jsonl in the run folder."""
         self.config, self.progress = config, progress
-        self.lines: list[dict[str, float]] = []
+        self.lines: list[dict[str, Any]] = []
         self._file = (config.out / "metrics.jsonl").open("w", encoding="utf-8")
         self._started = self._shown = self._last = time.perf_counter()
         self._window: list[dict[str, Tensor | float]] = []
@@ -249,7 +261,7 @@ class MetricsLog:
                 "cross_entropy": output.token_term.detach(),
                 "digit_term": output.digit_term.detach(),
                 "digit_mass": output.digit_mass,
-                "digit_entropy_nats": output.digit_entropy,
+                "digit_entropy_nats": output.digit_entropy_nats,
                 "digit_accuracy": output.digit_accuracy,
                 "tokens": output.n_tokens,
                 "digits": output.n_digits,
@@ -262,7 +274,10 @@ class MetricsLog:
 
     def _write(self, step: int) -> None:
         rows = [{key: float(value) for key, value in row.items()} for row in self._window]
-        line = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
+        line: dict[str, Any] = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
+        digits = sum(row["digits"] for row in rows)
+        for key in PER_DIGIT:  # means over digits, not over steps; absent where there were none
+            line[key] = sum(row[key] * row["digits"] for row in rows) / digits if digits else None
         if not math.isfinite(line["loss"]):
             self._window = []
             raise InputError(
@@ -281,7 +296,7 @@ class MetricsLog:
             left = (now - self._started) / step * (self.config.steps - step)
             self.progress(
                 f"step {step}/{self.config.steps}  cross-entropy {line['cross_entropy']:.4f}  "
-                f"digit term {line['digit_term']:.4f}  digit accuracy {line['digit_accuracy']:.1%}  "
+                f"digit term {line['digit_term']:.4f}  digit accuracy {line['digit_accuracy'] or 0:.1%}  "
                 f"{tokens_per_second:,.0f} tokens/s  {left / 60:.0f} min {left % 60:02.0f} s left"
             )
 
@@ -305,7 +320,6 @@ def run_record(config: TrainConfig, facts: dict[str, Any]) -> dict[str, Any]:
     versions["delcore"] = __version__
     return {
         "settings": settings,
-        "data_sha256": data_fingerprint(config),
         "versions": {"python": platform.python_version(), **versions},
         **facts,
     }

@@ -76,7 +76,7 @@ def numeric_trainer(Base: type, name: str, tokenizer: Any, *, alpha: float | Non
             tokens, digits = self.step_counts if model.training and self.step_counts else (None, None)
             if name == "emo" and self.embedding is None:
                 head = self.accelerator.unwrap_model(model).get_output_embeddings()
-                self.embedding = head.weight.detach().clone()  # as it was before training
+                self.embedding = head.weight.detach().clone()  # as it is at this trainer's first step
             self.last_output = output = numeric_loss(
                 name,
                 *align(outputs.logits, labels),
@@ -109,7 +109,8 @@ def trainer_loss(name: str, tokenizer: Any, *, alpha: float | None = None, **opt
         Trainer(model=model, args=args, compute_loss_func=trainer_loss("del", tokenizer), …)
 
     `Trainer` tells a loss function how many tokens the accumulation window has, but not how many digits. Where the
-    window is more than this batch, the function refuses and names `numeric_trainer`.
+    window is more than this batch, the function refuses and names `numeric_trainer`. It knows nothing of packed
+    samples, whose numbers may join at a border.
 
     Args:
         name: key of `LOSSES` but `emo`, which needs the model's embedding.

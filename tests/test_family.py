@@ -137,7 +137,9 @@ def test_card_tells_the_way_covered_to_the_equilibrium(card, readings, name):
     way = card["models"][name]["equilibrium"]
     ratio = card["tokens_per_digit"]
     again = measure_way(name, readings["base"], readings[name], ratio)
-    assert way["equilibria_nats"] == pytest.approx([equilibrium_of(name, r, ratio).entropy_nats for r in readings[name]])
+    assert way["equilibria_nats"] == pytest.approx(
+        [equilibrium_of(name, r, ratio).entropy_nats for r in readings[name]]
+    )
     for key in ("base_entropy_nats", "entropy_nats", "equilibrium_entropy_nats", "law_entropy_nats"):
         assert way[key] == pytest.approx(again[key], abs=1e-4)
     distance = way["equilibrium_entropy_nats"] - way["base_entropy_nats"]

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
-from delcore.losses._checks import check_inputs, normalise
+from delcore.losses._checks import check_counts, check_inputs, normalise
 from delcore.losses._positions import Positions, Terms, positions_from_logits
 from delcore.losses.digit_entropy import del_released, digit_entropy
 from delcore.losses.dist2 import dist2
@@ -64,6 +64,11 @@ class Loss:
         options = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         object.__setattr__(self, "options", MappingProxyType(options))
 
+    @property
+    def counts_digits(self) -> bool:
+        """Whether the digit term is divided by the digits of the whole step."""
+        return self.alpha is not None and not self.per_batch
+
     def __call__(self, positions: Positions, **options: Any) -> Terms:
         """Check that the options fit, then compute the loss's terms."""
         self.check_options(options)
@@ -77,6 +82,8 @@ class Loss:
             raise InputError(f"`{self.name}` does not take `{unknown[0]}`; it takes {fitting}.")
         for name, value in options.items():
             kind = type(self.options[name])
+            if kind is bool and not isinstance(value, bool):
+                raise InputError(f"`{name}` must be true or false; got {value!r}.")
             if kind is float and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise InputError(f"`{name}` must be a number; got {value!r}.")
 
@@ -135,7 +142,7 @@ class LossOutput(NamedTuple):
         n_tokens: supervised positions in this batch.
         n_digits: digit positions in this batch.
         digit_mass: mean of m over this batch's digit positions, from 0 to 1; 0 without digits; detached.
-        digit_entropy: mean entropy of p̂ over them, in nats, likewise.
+        digit_entropy_nats: mean entropy of p̂ over them, likewise.
         digit_accuracy: share of them whose most probable digit is the true one, likewise.
         per_position: [batch, seq], token term + α·u·ℓ before the division by the counts; 0 where not supervised.
     """
@@ -146,7 +153,7 @@ class LossOutput(NamedTuple):
     n_tokens: Tensor
     n_digits: Tensor
     digit_mass: Tensor
-    digit_entropy: Tensor
+    digit_entropy_nats: Tensor
     digit_accuracy: Tensor
     per_position: Tensor
 
@@ -193,6 +200,7 @@ def numeric_loss(
     """
     loss = get_loss(name)
     weight = loss.resolve_alpha(alpha)
+    check_counts(step_tokens, step_digits, needs_digits=loss.counts_digits)
     labels = labels.to(logits.device)
     segments = None if segments is None else segments.to(logits.device)
     if validate is None:  # a graph cannot look into its labels
@@ -212,13 +220,14 @@ def reduce_terms(
 ) -> LossOutput:
     """Divide the terms by their counts, this batch's own where none are given, and measure the digits."""
     n_tokens, n_digits = positions.supervised.sum(), positions.is_digit.sum()
-    digit = 0 * terms.token if terms.digit is None else alpha * terms.digit
+    # A loss without a digit term has one of exactly 0, attached to the graph like any other.
+    digit = 0 * terms.token.nan_to_num(0, 0, 0) if terms.digit is None else alpha * terms.digit
     token_term = normalise(terms.token.sum(), n_tokens if step_tokens is None else step_tokens)
     digit_term = normalise(digit.sum(), n_digits if step_digits is None else step_digits)
     with torch.no_grad():
         entropy, correct = digit_statistics(positions.digit_logits, positions.digit)
         mass = positions.log_mass.exp().clamp(max=1)
-        digit_mass, digit_entropy, digit_accuracy = (
+        digit_mass, digit_entropy_nats, digit_accuracy = (
             normalise(positions.at_digits(measure).sum(), n_digits) for measure in (mass, entropy, correct)
         )
     return LossOutput(
@@ -228,7 +237,7 @@ def reduce_terms(
         n_tokens=n_tokens,
         n_digits=n_digits,
         digit_mass=digit_mass,
-        digit_entropy=digit_entropy,
+        digit_entropy_nats=digit_entropy_nats,
         digit_accuracy=digit_accuracy,
         per_position=terms.token + digit,
     )

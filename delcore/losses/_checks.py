@@ -37,7 +37,12 @@ def check_inputs(
         raise TypeError(f"`{name}` must be floating point; got {logits.dtype}.")
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise TypeError(f"`labels` must be whole token ids; got {labels.dtype}.")
-    if logits.ndim != 3 or labels.ndim != 2 or logits.shape[:2] != labels.shape:
+    if logits.ndim != 3 or labels.ndim != 2:
+        raise InputError(
+            f"`{name}` must be [batch, seq, …] and `labels` [batch, seq]; got {list(logits.shape)} and "
+            f"{list(labels.shape)}. Add a batch axis with `.unsqueeze(0)`."
+        )
+    if logits.shape[:2] != labels.shape:
         raise InputError(
             f"`{name}` and `labels` must share [batch, seq]; "
             f"got {list(logits.shape)[:-1]} and {list(labels.shape)}. Use `delcore.align` first."
@@ -57,6 +62,21 @@ def check_inputs(
         wrong = (labels != IGNORE) & ((labels < 0) | (labels >= columns))
         if wrong.any():
             raise InputError(f"`labels` must be {IGNORE} or from 0 to {columns - 1}; got {int(labels[wrong][0])}.")
+
+
+def check_counts(tokens: object, digits: object, *, needs_digits: bool) -> None:
+    """Refuse counts of the step that are no counts, or one where both are needed.
+
+    With one of them only, one term would be divided by the whole step and the other by the batch at hand.
+    """
+    for name, count in (("step_tokens", tokens), ("step_digits", digits)):
+        is_whole = isinstance(count, int) and not isinstance(count, bool) and count >= 0
+        if count is not None and not is_whole and not isinstance(count, Tensor):
+            raise InputError(f"`{name}` must be a whole number, 0 or above, or a tensor; got {count!r}.")
+    if needs_digits and (tokens is None) != (digits is None):
+        raise InputError(
+            "`step_tokens` and `step_digits` go together: pass both counts of the whole optimiser step, or neither."
+        )
 
 
 def check_range(name: str, value: float, low: float, high: float, *, low_open: bool = False) -> None:

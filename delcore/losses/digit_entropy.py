@@ -1,11 +1,13 @@
 """DEL: the digit entropy loss, without a distance between digits (`del` is a Python keyword)."""
 
+import sys
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from delcore.digits import DECIMAL_BASE, INTEGER_FACTOR
-from delcore.losses._checks import check_choice
+from delcore.losses._checks import check_choice, check_range
 from delcore.losses._positions import Positions, Terms
 
 CRITERIA = ("bce", "entropy", "cross_entropy")
@@ -38,7 +40,8 @@ def digit_entropy(
             "conditional" on p̂ itself, which is invariant.
         distance: "none" as published; "l1" multiplies each digit's term by |k−c| (ablation).
         criterion: "bce" as published; "entropy" of p̂, which needs no label; "cross_entropy" −log p̂[c] (control).
-        dot: let the dot be an eleventh class, and each decimal point a position of weight 0.5.
+        dot: let the dot be an eleventh class, and each decimal point a position of weight 0.5; N still counts
+            digits only.
         integer_factor: weight of an integer place i is this times i+1.
         decimal_base: weight of a decimal place i is this to the power i−1.
 
@@ -48,6 +51,8 @@ def digit_entropy(
     check_choice("bce", bce, BCES)
     check_choice("distance", distance, DISTANCES)
     check_choice("criterion", criterion, CRITERIA)
+    check_range("integer_factor", integer_factor, 0.0, sys.float_info.max)
+    check_range("decimal_base", decimal_base, 0.0, sys.float_info.max, low_open=True)
     weight = positions.targets.place_weight(place, integer_factor=integer_factor, decimal_base=decimal_base)
     logits, is_true = positions.digit_logits, positions.is_true_digit
     active = positions.is_digit
@@ -80,8 +85,10 @@ def _per_class(logits: Tensor, is_true: Tensor, criterion: str, bce: str) -> Ten
         # A digit of probability 0 adds 0: its logarithm is replaced before it can meet the 0.
         return -log_probs.exp() * log_probs.masked_fill(log_probs.isinf(), 0.0)
     if bce == "sigmoid":
-        # BCE(σ(a), y) is softplus(−a) for the true digit and softplus(a) for the others: no 0·inf at ±inf.
-        return log_probs.exp() * F.softplus(torch.where(is_true, -logits, logits))
+        # BCE(σ(a), y) is softplus(−a) for the true digit and softplus(a) for the others. An impossible digit adds 0,
+        # the limit of p̂·BCE; its logit is replaced before 0 could meet infinity.
+        possible = logits.masked_fill(log_probs.isinf(), 0.0)
+        return log_probs.exp() * F.softplus(torch.where(is_true, -possible, possible))
     return log_probs.exp() * torch.where(is_true, -log_probs, -_log_other_mass(log_probs, is_true))
 
 

@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import LossOutput, get_loss, reduce_terms
-from delcore.losses._checks import check_inputs, normalise
+from delcore.losses._checks import check_counts, check_inputs, normalise
 from delcore.losses._positions import Positions, Targets, check_embedding
 
 CHUNK_BYTES = 80 * 2**20
@@ -74,6 +74,11 @@ def lean_loss(
     loss = get_loss(name)
     weight = loss.resolve_alpha(alpha)
     loss.check_options(options)
+    check_counts(step_tokens, step_digits, needs_digits=loss.counts_digits)
+    if head_weight.dtype != hidden.dtype and not torch.is_autocast_enabled(hidden.device.type):
+        raise InputError(
+            f"`hidden` and `head_weight` must share a dtype outside autocast; got {hidden.dtype}, {head_weight.dtype}."
+        )
     labels = labels.to(hidden.device)
     segments = None if segments is None else segments.to(hidden.device)
     validate = hidden.device.type == "cpu" if validate is None else validate
@@ -177,9 +182,20 @@ class _LeanLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, batch: _Batch, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         """Return the total and, for the statistics, cross-entropy, columns and cost of the supervised rows."""
+        device = hidden.device.type
+        low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+        with torch.autocast(device, enabled=False):
+            return _LeanLoss.run(ctx, batch, hidden, weight, bias, low)
+
+    @staticmethod
+    def run(
+        ctx: Any, batch: _Batch, hidden: Tensor, weight: Tensor, bias: Tensor | None, low: torch.dtype
+    ) -> tuple[Tensor, ...]:
+        """The chunks; the head is applied in the dtype `low`, everything after it in float32 at least."""
         gradients = _Gradients.like(hidden, weight, bias, ctx.needs_input_grad[1:])
-        flat = hidden.detach().flatten(0, 1)
-        dtype = torch.promote_types(hidden.dtype, torch.float32)
+        flat, weight = hidden.detach().flatten(0, 1).to(low), weight.detach().to(low)
+        bias = None if bias is None else bias.detach().to(low)
+        dtype = torch.promote_types(low, torch.float32)
         total, kept = hidden.new_zeros((), dtype=dtype), []
         for _, where in batch.chunks(weight.shape[0]):
             states, labels = flat[where], batch.labels[where]
@@ -197,7 +213,7 @@ class _LeanLoss(torch.autograd.Function):
             kept.append(rows)
             if gradients.wanted:
                 d_scores = _score_gradient(probs, labels, cosines, expected, slopes, batch.column_ids)
-                gradients.add(where, states, weight, d_scores.to(hidden.dtype))
+                gradients.add(where, states, weight, d_scores.to(low))
         ctx.gradients = gradients
         measured = [torch.cat(parts) for parts in zip(*kept, strict=True)] if kept else _no_rows(batch, total)
         ctx.mark_non_differentiable(*measured)
@@ -262,7 +278,7 @@ class _Gradients:
 
     def add(self, where: Tensor, states: Tensor, weight: Tensor, d_scores: Tensor) -> None:
         if self.hidden is not None:
-            self.hidden.index_copy_(0, where, d_scores @ weight)
+            self.hidden.index_copy_(0, where, (d_scores @ weight).to(self.hidden.dtype))
         if self.weight is not None:
             if self.weight.dtype == d_scores.dtype:
                 self.weight.addmm_(d_scores.T, states)

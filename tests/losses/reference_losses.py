@@ -23,7 +23,7 @@ class SlowOutput:
     n_tokens: int
     n_digits: int
     digit_mass: float
-    digit_entropy: float
+    digit_entropy_nats: float
     digit_accuracy: float
     per_position: list[list[float]]
 
@@ -82,7 +82,7 @@ def slow_loss(
         n_tokens=n_tokens,
         n_digits=n_digits,
         digit_mass=sum(masses) / max(n_digits, 1),
-        digit_entropy=sum(entropies) / max(n_digits, 1),
+        digit_entropy_nats=sum(entropies) / max(n_digits, 1),
         digit_accuracy=sum(hits) / max(n_digits, 1),
         per_position=per_position,
     )

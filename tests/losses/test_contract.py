@@ -179,7 +179,7 @@ def test_value_of_one_uniform_digit_matches_the_hand_value(name):
     out = loss_of((name, {}), batch)
     assert out.total.item() == pytest.approx(BY_HAND[name], rel=1e-6)
     assert out.per_position.tolist() == [[pytest.approx(BY_HAND[name], rel=1e-6)]]
-    assert out.digit_entropy.item() == pytest.approx(LN10, rel=1e-6)
+    assert out.digit_entropy_nats.item() == pytest.approx(LN10, rel=1e-6)
     assert out.digit_mass.item() == pytest.approx(10 / 12, rel=1e-6)
 
 
@@ -326,7 +326,7 @@ def test_padding_changes_nothing(variant):
     garbage = replace(written("_" * 13, "_" * 13, "_" * 13, seed=5, scale=1e3), embedding=batch.embedding)
     garbage.logits[:2, :9], garbage.labels[:2, :9] = batch.logits, batch.labels
     padded, plain = loss_of(variant, garbage), loss_of(variant, batch)
-    for field in ("total", "token_term", "digit_term", "n_tokens", "n_digits", "digit_mass", "digit_entropy"):
+    for field in ("total", "token_term", "digit_term", "n_tokens", "n_digits", "digit_mass", "digit_entropy_nats"):
         torch.testing.assert_close(getattr(padded, field), getattr(plain, field))
     gradient = gradient_of(variant, garbage)
     torch.testing.assert_close(gradient[:2, :9], gradient_of(variant, batch))
@@ -550,7 +550,9 @@ def test_batch_without_digits_costs_its_token_term(variant):
     assert out.digit_term.dtype == torch.float32
     assert torch.equal(out.total, out.token_term)
     assert out.total.item() == pytest.approx(slow.total, rel=1e-5)
-    assert [out.n_digits.item(), out.digit_mass.item(), out.digit_entropy.item(), out.digit_accuracy.item()] == [0] * 4
+    assert [out.n_digits.item(), out.digit_mass.item(), out.digit_entropy_nats.item(), out.digit_accuracy.item()] == [
+        0
+    ] * 4
     assert torch.equal(gradient_of(variant, batch, "digit_term"), torch.zeros(1, 3, 12))
     assert gradient_of(variant, batch).isfinite().all()
 
@@ -624,7 +626,7 @@ def test_entropy_of_impossible_digits_is_that_of_the_possible_ones(values, entro
     batch = Batch(torch.cat([digits, torch.zeros(2)]).view(1, 1, 12), torch.tensor([[0]]))
     variant = ("del", {"criterion": "entropy", "place": "none", "alpha": 1.0})
     out = loss_of(variant, batch)
-    assert out.digit_entropy.item() == pytest.approx(entropy, abs=1e-6)
+    assert out.digit_entropy_nats.item() == pytest.approx(entropy, abs=1e-6)
     assert out.digit_term.item() == pytest.approx(entropy, abs=1e-6)
     assert gradient_of(variant, batch).isfinite().all()
 
@@ -633,7 +635,7 @@ def test_entropy_of_the_widest_float16_logits_is_zero():
     logits = torch.full((1, 1, 12), -65504.0, dtype=torch.float16)
     logits[0, 0, 0] = 65504.0
     out = loss_of(("del", {"criterion": "entropy"}), Batch(logits, torch.tensor([[0]])))
-    assert out.digit_entropy.item() == 0
+    assert out.digit_entropy_nats.item() == 0
     assert out.total.item() == 0
     assert gradient_of(("del", {"criterion": "entropy"}), Batch(logits, torch.tensor([[0]]))).isfinite().all()
 
@@ -657,7 +659,7 @@ def test_columns_beyond_the_tokenizer_enter_the_cross_entropy_only(variant):
     out = loss_of(variant, wide)
     assert_same(out, slow_loss_of(variant, wide), rtol=3e-7, atol=1e-9)
     assert gradient_of(variant, wide).isfinite().all()
-    assert out.digit_entropy == loss_of(variant, narrow).digit_entropy
+    assert out.digit_entropy_nats == loss_of(variant, narrow).digit_entropy_nats
     if "reweighed" not in variant[1].values() and "vocabulary" not in variant[1].values():
         torch.testing.assert_close(out.digit_term, loss_of(variant, narrow).digit_term)
     if variant[0] not in STOPPED:
@@ -880,3 +882,11 @@ def test_sigmoid_bce_moves_with_all_logits_and_the_conditional_does_not():
     for bce, moves in (("sigmoid", True), ("conditional", False)):
         one, other = (loss_of(("del", {"bce": bce}), b).digit_term for b in (batch, raised))
         assert torch.allclose(one, other) != moves
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_impossible_label_costs_infinity_and_never_nan(name):
+    logits = torch.zeros(1, 1, 12)
+    logits[0, 0, 3] = -math.inf
+    embedding = torch.eye(12) if name == "emo" else None
+    assert numeric_loss(name, logits, torch.tensor([[3]]), DigitVocab(range(10)), embedding=embedding).total == math.inf

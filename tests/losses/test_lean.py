@@ -124,3 +124,25 @@ def test_lean_loss_of_unfit_input_is_refused(change, message):
     hidden, weight, _, labels = draw()
     with pytest.raises(InputError, match=message):
         lean_loss("del", hidden, change.get("weight", weight), change.get("labels", labels), VOCAB)
+
+
+@pytest.mark.parametrize("name", ["mle", "del", "emo"])
+def test_lean_loss_under_autocast_is_as_exact_as_the_full_one(name):
+    hidden, weight, _, labels = draw(torch.float32)
+    full_exact = numeric_loss(name, hidden @ weight.T, labels, VOCAB, embedding=weight if name == "emo" else None).total
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        embedding = weight if name == "emo" else None
+        full = numeric_loss(name, hidden @ weight.T, labels, VOCAB, embedding=embedding).total
+        lean = lean_loss(name, hidden, weight, labels, VOCAB, embedding=embedding).total
+    found, expected = torch.autograd.grad(lean, [hidden, weight]), torch.autograd.grad(full, [hidden, weight])
+    assert lean.item() == pytest.approx(full.item(), rel=1e-3)
+    assert lean.item() == pytest.approx(full_exact.item(), rel=1e-2)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.dtype == torch.float32
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0.02 * theirs.abs().max().item())
+
+
+def test_lean_loss_of_two_dtypes_outside_autocast_is_refused():
+    hidden, weight, _, labels = draw()
+    with pytest.raises(InputError, match="must share a dtype"):
+        lean_loss("del", hidden.float(), weight, labels, VOCAB)

@@ -148,14 +148,23 @@ def test_emo_with_too_few_rows_is_refused_with_both_numbers():
     [
         (torch.zeros(8, 127, 12), torch.zeros(8, 128).long(), r"\[8, 127\] and \[8, 128\]"),
         (torch.zeros(2, 4, 12), torch.zeros(3, 4).long(), r"\[2, 4\] and \[3, 4\]"),
-        (torch.zeros(4, 12), torch.zeros(4).long(), r"\[4\] and \[4\]"),
-        (torch.zeros(2, 4, 12), torch.zeros(8).long(), r"\[2, 4\] and \[8\]"),
     ],
 )
 def test_shapes_that_differ_are_refused_with_both(name, logits, labels, shapes):
     embedding = EMBEDDING if name == "emo" else None
     match = r"`logits` and `labels` must share \[batch, seq\]; got " + shapes + ".*`delcore.align`"
     refused(match, name, logits=logits, labels=labels, embedding=embedding)
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "shapes"),
+    [
+        (torch.zeros(4, 12), torch.zeros(4).long(), r"\[4, 12\] and \[4\]"),
+        (torch.zeros(2, 4, 12), torch.zeros(8).long(), r"\[2, 4, 12\] and \[8\]"),
+    ],
+)
+def test_shapes_without_a_batch_axis_are_refused_with_the_remedy(logits, labels, shapes):
+    refused(r"`logits` must be \[batch, seq, …\].*" + shapes + ".*unsqueeze", logits=logits, labels=labels)
 
 
 def test_integer_logits_are_a_type_error():
@@ -191,3 +200,26 @@ def test_digit_ids_beyond_the_head_are_refused_with_id_and_width():
 def test_segments_of_another_shape_are_refused_with_both():
     match = r"`segments` must have the shape of `labels`, \[2, 4\]; got \[2, 5\]"
     refused(match, segments=torch.zeros(2, 5).long())
+
+
+@pytest.mark.parametrize("counts", [{"step_tokens": 8}, {"step_digits": 3}])
+def test_one_count_without_the_other_is_refused(counts):
+    refused("`step_tokens` and `step_digits` go together", **counts)
+
+
+@pytest.mark.parametrize("count", [-1, 2.5, True, "3"])
+def test_counts_that_are_none_are_refused(count):
+    refused("`step_tokens` must be a whole number", step_tokens=count, step_digits=1)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"dot": "no"}, "`dot` must be true or false; got 'no'"),
+        ({"decimal_base": -1.0}, "`decimal_base` must lie in"),
+        ({"integer_factor": float("nan")}, "`integer_factor` must lie in"),
+        ({"decimal_base": "x"}, "`decimal_base` must be a number"),
+    ],
+)
+def test_option_of_the_wrong_kind_is_refused(option, message):
+    refused(message, **option)
