@@ -8,17 +8,15 @@ import torch
 from safetensors import safe_open
 
 from delcore import load_model
+from delcore._card import ENOUGH, SMALLEST_WAY_NATS, format_card
 from delcore.arithmetic import LAWS, READINGS, is_heldout
 from delcore.evaluate import measure_exact_match, measure_readings
 from delcore.family import (
     BASE,
-    ENOUGH,
     OPENING_PROMPT,
-    SMALLEST_WAY_NATS,
     TUNE,
     _recipe,
     equilibrium_of,
-    format_card,
     heldout_additions,
     measure_member,
     measure_way,
