@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import delcore
 from delcore import LOSSES, InputError, TrainConfig, finetune, load_model, train
 from delcore.digits import IGNORE
+from delcore.runs import PER_DIGIT
 from tests import tokenizers_for_tests as tokenizers
 from tests.models_for_tests import save_tiny, tiny_loaded
 
@@ -92,7 +93,15 @@ def test_metrics_lines_are_means_over_the_steps_between_them(tmp_path):
     assert [line["step"] for line in third] == [3, 5]
     for line, rows in zip(third, (every[:3], every[3:]), strict=True):
         for key in set(line) - {"step", "tokens_per_second"}:
-            assert line[key] == pytest.approx(sum(row[key] for row in rows) / len(rows), rel=1e-6)
+            weights = [row["digits"] if key in PER_DIGIT else 1 for row in rows]
+            mean = sum(row[key] * weight for row, weight in zip(rows, weights, strict=True)) / sum(weights)
+            assert line[key] == pytest.approx(mean, rel=1e-6)
+
+
+def test_digit_measures_are_absent_where_there_was_no_digit(tmp_path):
+    data = write_jsonl(tmp_path / "data.jsonl", {"prompt": "a", "response": "b"})
+    line = run_tiny(tmp_path / "run", data=str(data), steps=1).metrics[0]
+    assert [line[key] for key in PER_DIGIT] == [None] * 3
 
 
 def test_last_metrics_line_is_written_though_the_last_batch_teaches_nothing(tmp_path, monkeypatch):
