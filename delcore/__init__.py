@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from delcore.equilibria import Equilibrium, equilibrium
     from delcore.errors import InputError
     from delcore.losses import LOSSES, LossOutput, numeric_loss
-    from delcore.losses.lean import lean_loss
+    from delcore.losses.lean import head_of, lean_loss
     from delcore.models import load_model
     from delcore.probe import DigitPosition, digit_distributions
     from delcore.train import Run, finetune
@@ -34,6 +34,7 @@ _HOMES = {
     "digit_distributions": "probe",
     "equilibrium": "equilibria",
     "finetune": "train",
+    "head_of": "losses.lean",
     "lean_loss": "losses.lean",
     "load_model": "models",
     "number_spans": "digits",
@@ -56,6 +57,7 @@ __all__ = [
     "digit_distributions",
     "equilibrium",
     "finetune",
+    "head_of",
     "lean_loss",
     "load_model",
     "number_spans",

@@ -13,7 +13,6 @@ from typing import Any
 
 from torch import Tensor
 
-from delcore import __version__
 from delcore.config import TrainConfig
 from delcore.data import Batch, iterate_samples
 from delcore.errors import InputError
@@ -110,8 +109,7 @@ class MetricsLog:
 def run_record(config: TrainConfig, facts: dict[str, Any]) -> dict[str, Any]:
     """What it takes to make a run again: settings, versions, the data's fingerprint and measured facts."""
     settings = {**dataclasses.asdict(config), "out": str(config.out), "options": dict(config.options)}
-    versions = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
-    versions["delcore"] = __version__
+    versions = {name: importlib.metadata.version(name) for name in ("delcore", "torch", "transformers")}
     return {
         "settings": settings,
         "versions": {"python": platform.python_version(), **versions},

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from delcore.digits import DigitVocab
@@ -101,6 +101,35 @@ def lean_loss(
     total, *rows = _LeanLoss.apply(batch, hidden, head_weight, head_bias)
     positions = batch.positions(*rows)
     return reduce_terms(positions, loss(positions, **options), weight, tokens, digits)._replace(total=total)
+
+
+LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
+"""Entries of a model's configuration that change its logits after the head, unless they are None or 1."""
+
+
+def head_of(model: Any) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of a causal model's head, for `lean_loss`.
+
+    Args:
+        model: a Hugging Face model; a LoRA-wrapped one too, as long as its head is not adapted.
+
+    Raises:
+        InputError: a head that is no plain linear layer (an adapter on it, named), or a model that scales or caps
+            its logits after the head (the configuration's entry, named): `lean_loss` would train other logits.
+    """
+    head = model.get_output_embeddings()
+    if type(head) is not nn.Linear:
+        raise InputError(
+            f"`lean_loss` needs a plain linear head; this model's is {type(head).__module__}.{type(head).__name__}. "
+            "Use `numeric_loss` on its logits."
+        )
+    for name in LOGIT_CHANGES:
+        if getattr(model.config, name, None) not in (None, 1, 1.0):
+            raise InputError(
+                f"`lean_loss` cannot follow `{name}` = {getattr(model.config, name)} of this model, which changes its "
+                "logits after the head. Use `numeric_loss` on its logits."
+            )
+    return head.weight, head.bias
 
 
 def _supervised_index(supervised: Tensor, count: int | None, validate: bool) -> Int[Tensor, "rows"]:

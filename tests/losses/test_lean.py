@@ -3,12 +3,14 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from delcore.digits import IGNORE, DigitVocab
 from delcore.errors import InputError
 from delcore.losses import LOSSES, numeric_loss
 from delcore.losses import lean as lean_module
-from delcore.losses.lean import lean_loss
+from delcore.losses.lean import head_of, lean_loss
+from tests.models_for_tests import tiny_model
 
 VOCAB = DigitVocab([3, 9, 1, 12, 7, 5, 20, 18, 11, 2], dot=15)
 COLUMNS, WIDTH = 30, 8
@@ -146,3 +148,65 @@ def test_lean_loss_of_two_dtypes_outside_autocast_is_refused():
     hidden, weight, _, labels = draw()
     with pytest.raises(InputError, match="must share a dtype"):
         lean_loss("del", hidden.float(), weight, labels, VOCAB)
+
+
+# ---------------------------------------------------------------- the head of a model
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_lean_loss_of_a_models_head_equals_the_loss_of_its_logits(bias):
+    model = tiny_model()
+    if bias:
+        model.lm_head.bias = nn.Parameter(torch.randn(259))
+    ids = torch.arange(4, 40).view(2, 18)
+    weight, found_bias = head_of(model)
+    hidden = model.model(input_ids=ids).last_hidden_state
+    vocab = DigitVocab(range(10))
+    lean = lean_loss("del", hidden[:, :-1], weight, ids[:, 1:], vocab, head_bias=found_bias).total
+    full = numeric_loss("del", model(input_ids=ids).logits[:, :-1], ids[:, 1:], vocab).total
+    torch.testing.assert_close(lean, full, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"), [("final_logit_softcapping", 30.0), ("logit_scale", 0.0625), ("logits_scaling", 8.0)]
+)
+def test_head_of_a_model_that_changes_its_logits_is_refused_by_name(entry, value):
+    model = tiny_model()
+    setattr(model.config, entry, value)
+    with pytest.raises(InputError, match=f"`{entry}` = {value}"):
+        head_of(model)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft asks transformers in an old way
+def test_head_with_a_lora_adapter_is_refused_and_one_without_is_not():
+    peft = pytest.importorskip("peft")
+    plain = peft.get_peft_model(tiny_model(), peft.LoraConfig(r=2, target_modules=["q_proj"]))
+    assert head_of(plain)[0].shape == (259, 16)
+    model = tiny_model()
+    model.config.tie_word_embeddings = False
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=["lm_head"]))
+    with pytest.raises(InputError, match="peft"):
+        head_of(adapted)
+
+
+class Watch(TorchDispatchMode):
+    """Counts what makes a GPU wait: values or shapes that the host has to know."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.waits += function in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_lean_loss_waits_at_most_once_and_not_at_all_with_the_count(name):
+    hidden, weight, _, labels = draw()
+    embedding = weight.detach() if name == "emo" else None
+    options = {"embedding": embedding, "validate": False}
+    for count, waits in ((None, 1), (int((labels != IGNORE).sum()), 0)):
+        with Watch() as watch:
+            lean_loss(name, hidden, weight, labels, VOCAB, n_supervised=count, **options).total.backward()
+        assert watch.waits == waits
