@@ -142,9 +142,8 @@ def _add_train(commands: Any) -> None:
     defaults = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
 
     def add(name: str, kind: Any, text: str) -> None:
-        parser.add_argument(
-            f"--{name.replace('_', '-')}", type=kind, default=defaults[name], help=f"{text} (default: %(default)s)"
-        )
+        shown = "" if defaults[name] is None else " (default: %(default)s)"
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=defaults[name], help=text + shown)
 
     add("model", str, "hub id, folder, .gguf file, embedded[:LOSS] or scratch")
     add("data", str, "arithmetic, or a .jsonl file")
@@ -159,7 +158,12 @@ def _add_train(commands: Any) -> None:
     add("alpha", float, "weight of the digit term; the loss's own if left out")
     add("log_every", int, "steps between two lines of metrics.jsonl")
     add("device", str, "auto, cpu, cuda ...")
-    parser.add_argument("--supervise", choices=("response", "all"), default="response", help="learn the prompt too")
+    parser.add_argument(
+        "--supervise",
+        choices=("response", "all"),
+        default="response",
+        help="response, or all to learn the prompt too (default: %(default)s)",
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the loss")
     parser.add_argument("--trust-remote-code", action="store_true", help="run Python files that come with the model")
     parser.add_argument("--allow-low-coverage", action="store_true", help="train though digits are merged into tokens")

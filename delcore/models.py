@@ -169,6 +169,10 @@ def save_embedded(model: Any, file: Path) -> None:
 def _load_folder(path: Path, name: str, source: str, trust_remote_code: bool) -> LoadedModel:
     if not (path / "config.json").is_file():
         raise InputError(f"`--model` folder {name!r} has no config.json, so it is no saved model.")
+    if not any(path.glob("*.safetensors")) and not any(path.glob("*.bin")):
+        raise InputError(
+            f"`--model` folder {name!r} holds no model.safetensors: a run that has not finished, or a partial copy."
+        )
     _check_weight_files(path)
     model, tokenizer = _from_pretrained(str(path), name, trust_remote_code)
     return LoadedModel(model, tokenizer, _card(model, name, source, _folder_fingerprint(path)))

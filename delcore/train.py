@@ -168,6 +168,9 @@ def check_out(out: Path) -> None:
 
 def check_options(config: TrainConfig, *, has_dot: bool = True) -> None:
     """Compute the loss once on one digit, so that no option is refused only after the run folder is made."""
+    if "alpha" in config.options:
+        raise InputError("`alpha` is no option of a loss: give it as --alpha.")
+    get_loss(config.loss).check_options(config.options)
     label, vocab = torch.zeros(1, 1, dtype=torch.long), DigitVocab(range(10), dot=10 if has_dot else None)
     logits, embedding = torch.zeros(1, 1, 11), torch.ones(11, 1)
     numeric_loss(config.loss, logits, label, vocab, alpha=config.alpha, embedding=embedding, **config.options)

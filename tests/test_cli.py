@@ -518,3 +518,12 @@ def wait_for_health(process: subprocess.Popen, port: int, limit_s: float = 120) 
         except (urllib.error.URLError, OSError):
             time.sleep(0.3)
     raise AssertionError(f"no health answer within {limit_s} s")
+
+
+@pytest.mark.parametrize("option", ["alpha=0.2", "alpha=x", "vocab=5", "logits=1", "step_tokens=5", "embedding=1"])
+def test_train_set_of_what_is_no_option_is_one_line(option, tmp_path, capsys):
+    assert cli.main(["train", "--loss", "del", "--out", str(tmp_path / "run"), "--set", option]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert option.split("=")[0] in message
+    assert not (tmp_path / "run").exists()
