@@ -82,7 +82,12 @@ def _probe_other(name: str, text: str, revision: str) -> dict[str, Any]:
 
     other = _load_other(name, revision)  # may take half a minute, in which the family still answers
     with _models:
-        return probe(text, {name: other})
+        return probe(text, {_shown(name): other})
+
+
+def _shown(name: str) -> str:
+    """The last part of a path; a hub id as it is."""
+    return Path(name).name if _stamp(Path(os.path.expanduser(name))) else name
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)

@@ -352,3 +352,17 @@ def test_unknown_cache_file_is_never_silent(monkeypatch, tmp_path):
     monkeypatch.setattr(cache, "OPENING_FILE", tmp_path / "missing.json")
     app = AppTest.from_file(str(APP), default_timeout=60).run()
     assert app.exception
+
+
+@pytest.mark.network
+def test_real_model_stands_beside_the_family():
+    """SmolLM2 out of a GGUF file, with other tokens than the family's."""
+    from tests.models_for_tests import smollm2_file
+
+    page = AppTest.from_file(str(APP), default_timeout=180).run()
+    page.text_input(key="other_box").set_value(str(smollm2_file()))
+    next(button for button in page.button if button.label == "Compare").click().run()
+    assert not page.exception
+    table = page.dataframe[0].value
+    assert list(table["model"]) == [*EMBEDDED_NAMES, "SmolLM2-135M-Instruct.Q4_1.gguf"]
+    assert 0 < float(table["digit_mass"].iloc[-1]) <= 1
