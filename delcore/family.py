@@ -12,6 +12,7 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,7 @@ def equilibrium_of(name: str, reading: ReadingMeasure, ratio: float) -> Equilibr
     )
 
 
+@cache
 def _digit_directions() -> torch.Tensor:
     """Output embeddings of the base's ten digits and of one other token, for EMO's cost."""
     from delcore.digits import DigitVocab
