@@ -113,12 +113,17 @@ def _variants(losses: Sequence[str], sizes: Sizes) -> dict[str, Callable[[], Non
 
         return step
 
-    def plain() -> Tensor:
-        return F.cross_entropy((hidden @ weight.T)[0], labels[0], ignore_index=IGNORE)
+    def on_logits(loss: Callable[[Tensor], Tensor]) -> Callable[[], None]:
+        def step() -> None:
+            logits = hidden @ weight.T  # alive until the step ends, as a model's output is in a training loop
+            loss(logits).backward()
+            hidden.grad = weight.grad = None
 
-    def full(name: str) -> Callable[[], Tensor]:
+        return step
+
+    def full(name: str) -> Callable[[Tensor], Tensor]:
         embedding = weight.detach() if name == "emo" else None
-        return lambda: numeric_loss(name, hidden @ weight.T, labels, vocab, embedding=embedding, validate=False).total
+        return lambda logits: numeric_loss(name, logits, labels, vocab, embedding=embedding, validate=False).total
 
     def lean(name: str) -> Callable[[], Tensor]:
         embedding = weight.detach() if name == "emo" else None
@@ -129,8 +134,8 @@ def _variants(losses: Sequence[str], sizes: Sizes) -> dict[str, Callable[[], Non
             ).total
         )
 
-    variants = {BASELINE: run(plain)}
-    variants |= {f"full {name}": run(full(name)) for name in losses}
+    variants = {BASELINE: on_logits(lambda z: F.cross_entropy(z[0], labels[0], ignore_index=IGNORE))}
+    variants |= {f"full {name}": on_logits(full(name)) for name in losses}
     variants |= {f"lean {name}": run(lean(name)) for name in dict.fromkeys(["mle", *losses])}
     return variants | _liger(hidden, weight, labels, run)
 

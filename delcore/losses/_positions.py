@@ -16,6 +16,7 @@ from torch import Tensor
 
 from delcore.digits import IGNORE, DigitVocab, decimal_points, place_weights
 from delcore.errors import InputError
+from delcore.losses._scores import read_scores
 
 EPS = 1e-10
 """EMO's guard against division by zero, as published."""
@@ -169,17 +170,13 @@ def positions_from_logits(
 ) -> Positions:
     """Reduce full logits to `Positions`; computed in float32, or float64 if the logits are."""
     dtype = torch.promote_types(logits.dtype, torch.float32)
+    cross_entropy, columns = read_scores(logits, labels, vocab.index(logits.device, with_dot=True))
     return Positions(
         targets=Targets.from_labels(labels, vocab, segments, dtype),
-        cross_entropy=_cross_entropy(logits, labels, dtype),
-        columns=logits.index_select(-1, vocab.index(logits.device, with_dot=True)).to(dtype),
+        cross_entropy=cross_entropy,
+        columns=columns,
         cost=lambda: expected_transport_cost(logits, labels, embedding),
     )
-
-
-def _cross_entropy(logits: Tensor, labels: Tensor, dtype: torch.dtype) -> Tensor:
-    flat = F.cross_entropy(logits.flatten(0, 1).to(dtype), labels.flatten(), ignore_index=IGNORE, reduction="none")
-    return flat.unflatten(0, labels.shape)
 
 
 def expected_transport_cost(

@@ -178,12 +178,13 @@ class _Batch:
     cost: _TransportCost | None
     total_of: Callable[[Positions], Tensor]
 
-    def chunks(self, columns: int) -> Iterator[tuple[slice, Tensor]]:
-        """Slices of `index` whose logits fit into CHUNK_BYTES, with the flat positions they stand for."""
-        size = max(CHUNK_BYTES // (4 * columns), 16)
-        for start in range(0, len(self.index), size):
-            part = slice(start, start + size)
-            yield part, self.index[part]
+    def chunk_rows(self, columns: int) -> int:
+        """Rows of a chunk whose logits fit into CHUNK_BYTES."""
+        return min(max(CHUNK_BYTES // (4 * columns), 16), len(self.index))
+
+    def chunks(self, columns: int) -> Iterator[Tensor]:
+        """The flat positions in `index`, a chunk at a time."""
+        return iter(self.index.split(max(self.chunk_rows(columns), 1)))
 
     def differentiate(self, rows: _Rows, where: Tensor) -> tuple[Tensor, _Rows]:
         """The share of the total that some rows make, and its derivative by what the loss sees of them."""
@@ -226,22 +227,23 @@ class _LeanLoss(torch.autograd.Function):
         bias = None if bias is None else bias.detach().to(low)
         dtype = torch.promote_types(low, torch.float32)
         total, kept = hidden.new_zeros((), dtype=dtype), []
-        for _, where in batch.chunks(weight.shape[0]):
+        buffer = weight.new_empty(batch.chunk_rows(weight.shape[0]), weight.shape[0])  # one for all chunks
+        for where in batch.chunks(weight.shape[0]):
             states, labels = flat[where], batch.labels[where]
-            scores = states @ weight.T if bias is None else torch.addmm(bias, states, weight.T)  # [rows, vocab]
+            scores = torch.mm(states, weight.T, out=buffer[: len(where)])  # [rows, vocab]
+            if bias is not None:
+                scores += bias
             columns = scores[:, batch.column_ids].to(dtype)
-            log_probs = scores.to(dtype).log_softmax(-1)
+            cross_entropy, powers, sums = _softmax(scores.to(dtype), labels)
             del scores
-            cross_entropy = -log_probs.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-            probs = log_probs.exp_()
             cosines = batch.cost.cosines(labels) if batch.cost else None
-            expected = cross_entropy.new_zeros(len(labels)) if cosines is None else (probs * cosines).sum(-1)
+            expected = cross_entropy.new_zeros(len(labels)) if cosines is None else _dot_rows(powers, cosines) / sums
             rows = _Rows(cross_entropy, columns, 1 - expected)
             part, slopes = batch.differentiate(rows, where)
             total += part
             kept.append(rows)
             if gradients.wanted:
-                d_scores = _score_gradient(probs, labels, cosines, expected, slopes, batch.column_ids)
+                d_scores = _score_gradient(powers, sums, labels, cosines, expected, slopes, batch.column_ids)
                 gradients.add(where, states, weight, d_scores.to(low))
         ctx.gradients = gradients
         measured = [torch.cat(parts) for parts in zip(*kept, strict=True)] if kept else _no_rows(batch, total)
@@ -258,19 +260,40 @@ class _LeanLoss(torch.autograd.Function):
         return (None, *gradients.scaled(d_total))
 
 
+def _softmax(scores: Float[Tensor, "rows vocab"], labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """−log q[label], and q as powers to be divided by their sums; the powers take the place of the scores."""
+    top = scores.amax(-1, keepdim=True)
+    label_score = scores.gather(-1, labels.unsqueeze(-1))
+    powers = scores.sub_(top).exp_()
+    sums = powers.sum(-1, keepdim=True)
+    return (sums.log() - (label_score - top)).squeeze(-1), powers, sums.squeeze(-1)
+
+
+def _dot_rows(left: Float[Tensor, "rows vocab"], right: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows"]:
+    """Σ left·right of each row, without the product in memory."""
+    return torch.bmm(left.unsqueeze(1), right.unsqueeze(2)).flatten()
+
+
 def _score_gradient(
-    probs: Tensor, labels: Tensor, cosines: Tensor | None, expected: Tensor, slopes: _Rows, column_ids: Tensor
+    powers: Tensor,
+    sums: Tensor,
+    labels: Tensor,
+    cosines: Tensor | None,
+    expected: Tensor,
+    slopes: _Rows,
+    column_ids: Tensor,
 ) -> Float[Tensor, "rows vocab"]:
-    """Derivative of the total by the scores, written into `probs`.
+    """Derivative of the total by the scores, written into `powers`.
 
     d CE/dz = q − 1[label]; d e/dz = −q·(cos − Σ q·cos), as e = 1 − Σ q·cos.
     """
     by_token = slopes.cross_entropy.unsqueeze(-1)
     if cosines is None:
-        d_scores = probs.mul_(by_token)
+        d_scores = powers.mul_(by_token / sums.unsqueeze(-1))
     else:
         by_cost = slopes.cost.unsqueeze(-1)
-        d_scores = probs.mul_(cosines.sub_(expected.unsqueeze(-1)).mul_(-by_cost).add_(by_token))
+        factors = cosines.sub_(expected.unsqueeze(-1)).mul_(-by_cost).add_(by_token)
+        d_scores = powers.mul_(factors).div_(sums.unsqueeze(-1))
     d_scores.scatter_add_(-1, labels.unsqueeze(-1), -by_token)
     return d_scores.index_add_(-1, column_ids, slopes.columns)
 
