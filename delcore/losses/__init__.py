@@ -11,7 +11,8 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from functools import lru_cache
+from types import MappingProxyType, NoneType
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses._checks import check_counts, check_inputs, normalise
-from delcore.losses._positions import Positions, Terms, positions_from_logits
+from delcore.losses._positions import Positions, Terms, check_embedding, positions_from_logits
 from delcore.losses.digit_entropy import del_released, digit_entropy
 from delcore.losses.dist2 import dist2
 from delcore.losses.emo import emo
@@ -86,6 +87,18 @@ class Loss:
                 raise InputError(f"`{name}` must be true or false; got {value!r}.")
             if kind is float and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise InputError(f"`{name}` must be a number; got {value!r}.")
+            if kind in (str, NoneType) and not isinstance(value, str | NoneType):
+                raise InputError(f"`{name}` must be text; got {value!r}.")
+
+    def check_values(self, options: Mapping[str, Any], *, has_dot: bool = True) -> None:
+        """Refuse options that do not fit or are out of range, by computing the loss of an empty batch with them."""
+        self.check_options(options)
+        if not torch.compiler.is_compiling():  # a graph cannot read a cache; the loss itself checks there
+            _try_options(self.name, has_dot, tuple(options.items()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle an entry of the registry by its name."""
+        return get_loss, (self.name,)
 
     def resolve_alpha(self, alpha: float | None) -> float:
         """The weight of the digit term: `alpha`, or the default; 0 for a loss without such a term."""
@@ -130,6 +143,14 @@ def get_loss(name: str) -> Loss:
     if name not in LOSSES:
         raise InputError(f"`loss` must be one of {', '.join(LOSSES)}; got {name!r}.")
     return LOSSES[name]
+
+
+@lru_cache(maxsize=256)
+def _try_options(name: str, has_dot: bool, options: tuple[tuple[str, Any], ...]) -> None:
+    vocab = DigitVocab(range(10), dot=10 if has_dot else None)
+    nothing, none = torch.zeros(0, 0, 11), torch.zeros(0, 0, dtype=torch.long)
+    positions = positions_from_logits(nothing, none, vocab, embedding=torch.ones(11, 1))
+    LOSSES[name].function(positions, **dict(options))
 
 
 class LossOutput(NamedTuple):
@@ -195,17 +216,23 @@ def numeric_loss(
             digit ids beyond the head, labels out of range.
         TypeError: integer logits or floating labels.
 
+    Under `torch.compile(fullgraph=True)`: one graph for any number of digits; another shape compiles anew.
+    `torch.func` transforms are not supported.
+
     Source: for each loss in its own file. The normalisation is that of arXiv:2605.20369's cross-entropy,
     applied to both terms; the released code averages the digit term per micro-batch (`del_released`).
     """
     loss = get_loss(name)
     weight = loss.resolve_alpha(alpha)
+    loss.check_values(options, has_dot=vocab.dot is not None)
     check_counts(step_tokens, step_digits, needs_digits=loss.counts_digits)
     labels = labels.to(logits.device)
     segments = None if segments is None else segments.to(logits.device)
     if validate is None:  # a graph cannot look into its labels
         validate = logits.device.type == "cpu" and not torch.compiler.is_compiling()
     check_inputs(logits, labels, vocab, segments, validate)
+    if name == "emo":
+        check_embedding(embedding, logits.shape[-1])
     positions = positions_from_logits(logits, labels.long(), vocab, segments=segments, embedding=embedding)
     terms = loss(positions, **options)
     return reduce_terms(positions, terms, weight, step_tokens, None if loss.per_batch else step_digits)

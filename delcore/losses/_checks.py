@@ -1,5 +1,7 @@
 """Input checks and the reduction that all losses share."""
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -70,9 +72,10 @@ def check_counts(tokens: object, digits: object, *, needs_digits: bool) -> None:
     With one of them only, one term would be divided by the whole step and the other by the batch at hand.
     """
     for name, count in (("step_tokens", tokens), ("step_digits", digits)):
-        is_whole = isinstance(count, int) and not isinstance(count, bool) and count >= 0
-        if count is not None and not is_whole and not isinstance(count, Tensor):
-            raise InputError(f"`{name}` must be a whole number, 0 or above, or a tensor; got {count!r}.")
+        is_whole = isinstance(count, Integral) and not isinstance(count, bool) and int(count) >= 0
+        is_one = isinstance(count, Tensor) and count.numel() == 1
+        if count is not None and not is_whole and not is_one:
+            raise InputError(f"`{name}` must be a whole number, 0 or above, or a tensor of one; got {count!r}.")
     if needs_digits and (tokens is None) != (digits is None):
         raise InputError(
             "`step_tokens` and `step_digits` go together: pass both counts of the whole optimiser step, or neither."
@@ -99,6 +102,6 @@ def normalise(total: Tensor, count: Tensor | int) -> Tensor:
 
     The only division in the package that turns sums over positions into a loss.
     """
-    if isinstance(count, int):
-        return total / max(count, 1)
-    return total / count.clamp(min=1)
+    if isinstance(count, Tensor):
+        return total / count.reshape(()).clamp(min=1)
+    return total / max(int(count), 1)

@@ -5,6 +5,7 @@ so the path from full logits and any leaner path give the same mathematics.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -190,9 +191,16 @@ def expected_transport_cost(
     """
     dtype = torch.promote_types(logits.dtype, torch.float32)
     directions = F.normalize(check_embedding(embedding, logits.shape[-1]).to(logits.device, dtype), dim=-1)
-    expected = logits.to(dtype).softmax(-1) @ directions  # [batch, seq, width]
+    with without_autocast(logits.device):
+        expected = logits.to(dtype).softmax(-1) @ directions  # [batch, seq, width]
     label_directions = directions[labels.clamp(min=0)]
     return 1 - (expected * label_directions).sum(-1)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[None]:
+    """Keep autocast from lowering the precision of what is computed in float32 on purpose."""
+    known = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=False) if known else nullcontext()
 
 
 def check_embedding(embedding: Tensor | None, columns: int) -> Float[Tensor, "vocab width"]:
@@ -222,7 +230,7 @@ def _values_in_order(distance: str) -> tuple[float, ...]:
     kind, _, seed = distance.partition(":")
     if distance == "numeric":
         return tuple(map(float, range(10)))
-    if kind == "permuted" and seed.isdecimal():
+    if kind == "permuted" and seed.isdecimal() and int(seed) < 2**63:
         order = torch.randperm(10, generator=torch.Generator().manual_seed(int(seed)))
         return tuple(map(float, order.tolist()))
     raise InputError(f'`distance` must be "numeric" or "permuted:SEED" with a whole number; got {distance!r}.')

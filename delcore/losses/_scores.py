@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from delcore.digits import IGNORE
 
@@ -29,10 +28,14 @@ def read_scores(
     """−log q[label], 0 where not supervised, and the logits of `column_ids`; in float32, or float64 if they are."""
     dtype = torch.promote_types(logits.dtype, torch.float32)
     if torch.compiler.is_compiling():  # the compiler joins the two gradients by itself
-        flat = F.cross_entropy(logits.flatten(0, 1).to(dtype), labels.flatten(), ignore_index=IGNORE, reduction="none")
-        return flat.unflatten(0, labels.shape), logits.index_select(-1, column_ids).to(dtype)
+        return _plain_scores(logits, labels, column_ids, dtype)
     cross_entropy, columns = _ReadScores.apply(logits, labels, column_ids, dtype)
     return cross_entropy, columns
+
+
+def _plain_scores(logits: Tensor, labels: Tensor, column_ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    flat = F.cross_entropy(logits.flatten(0, 1).to(dtype), labels.flatten(), ignore_index=IGNORE, reduction="none")
+    return flat.unflatten(0, labels.shape), logits.index_select(-1, column_ids).to(dtype)
 
 
 class _ReadScores(torch.autograd.Function):
@@ -43,28 +46,36 @@ class _ReadScores(torch.autograd.Function):
         ctx: Any, logits: Tensor, labels: Tensor, column_ids: Tensor, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
         """Return both, and keep the logits and the logarithm of each position's softmax sum."""
-        log_sum = torch.empty(labels.shape, dtype=dtype, device=logits.device)
+        top, total = (torch.empty(labels.shape, dtype=dtype, device=logits.device) for _ in range(2))
         for block in _blocks(logits, dtype):
-            torch.logsumexp(logits[block].to(dtype), -1, out=log_sum[block])
+            part = logits[block].to(dtype)
+            torch.amax(part, -1, out=top[block])
+            torch.sum((part - top[block].unsqueeze(-1)).exp_(), -1, out=total[block])
         supervised = labels != IGNORE
         label_logit = logits.gather(-1, _column_of(labels)).squeeze(-1).to(dtype)
-        cross_entropy = torch.where(supervised, log_sum - label_logit, 0.0)
-        ctx.save_for_backward(logits, labels, column_ids, log_sum)
+        # The largest logit goes first: a sum of both would swallow a small logarithm.
+        cross_entropy = torch.where(supervised, total.log() - (label_logit - top), 0.0)
+        ctx.save_for_backward(logits, labels, column_ids, top, total)
         return cross_entropy, logits.index_select(-1, column_ids).to(dtype)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_cross_entropy: Tensor, d_columns: Tensor) -> tuple[Tensor | None, ...]:
         """Return the logits' gradient, [batch, seq, vocab] in their dtype."""
-        logits, labels, column_ids, log_sum = ctx.saved_tensors
-        supervised, log_sum = (labels != IGNORE).unsqueeze(-1), log_sum.unsqueeze(-1)
+        logits, labels, column_ids, top, total = ctx.saved_tensors
+        if torch.is_grad_enabled():  # `create_graph`: PyTorch's own parts can be differentiated again
+            with torch.enable_grad():
+                scores = _plain_scores(logits, labels, column_ids, top.dtype)
+                found = torch.autograd.grad(scores, logits, (d_cross_entropy, d_columns), create_graph=True)
+            return found[0], None, None, None
+        supervised, top = (labels != IGNORE).unsqueeze(-1), top.unsqueeze(-1)
         by_position = d_cross_entropy.unsqueeze(-1).masked_fill(~supervised, 0)
+        by_power = by_position / total.unsqueeze(-1)
         label_ids = _column_of(labels)
         d_logits = torch.empty_like(logits, memory_format=torch.contiguous_format)
-        for block in _blocks(logits, log_sum.dtype):
+        for block in _blocks(logits, top.dtype):
             whole = d_logits[block]
-            part = whole if whole.dtype == log_sum.dtype else torch.empty_like(whole, dtype=log_sum.dtype)
-            torch.sub(logits[block].to(part.dtype), log_sum[block], out=part).exp_().mul_(by_position[block])
+            part = whole if whole.dtype == top.dtype else torch.empty_like(whole, dtype=top.dtype)
+            torch.sub(logits[block].to(part.dtype), top[block], out=part).exp_().mul_(by_power[block])
             part.scatter_add_(-1, label_ids[block], -by_position[block])
             part.masked_fill_(~supervised[block], 0)  # where 0 may have met NaN or infinity
             part.index_add_(-1, column_ids, d_columns[block])

@@ -89,7 +89,8 @@ def _per_class(logits: Tensor, is_true: Tensor, criterion: str, bce: str) -> Ten
         # the limit of p̂·BCE; its logit is replaced before 0 could meet infinity.
         possible = logits.masked_fill(log_probs.isinf(), 0.0)
         return log_probs.exp() * F.softplus(torch.where(is_true, -possible, possible))
-    return log_probs.exp() * torch.where(is_true, -log_probs, -_log_other_mass(log_probs, is_true))
+    own = -log_probs.masked_fill(log_probs.isinf(), 0.0)  # as above: the limit of p̂·(−log p̂) is 0
+    return log_probs.exp() * torch.where(is_true, own, -_log_other_mass(log_probs, is_true))
 
 
 def _log_other_mass(log_probs: Tensor, is_true: Tensor) -> Tensor:

@@ -8,6 +8,9 @@ from delcore.losses._positions import Positions, Terms
 
 FORMS = ("paper", "released")
 SOFTMAXES = ("digits", "vocabulary")
+LOWEST_TAU = 1e-30
+"""Below it, 0/τ is no number in float32."""
+
 LOWEST_LOG_PROBABILITY = -1e5
 """log p̂ is clipped here, so that a digit of logit −inf costs much instead of making the loss infinite."""
 
@@ -45,6 +48,6 @@ def dist2(
 
 def _kl_divergence(positions: Positions, tau: float, distance: str) -> Tensor:
     values, true_value = positions.values(distance)
-    target = (-((values - true_value.unsqueeze(-1)) ** 2) / tau).softmax(-1)  # [batch, seq, 10]
+    target = (-((values - true_value.unsqueeze(-1)) ** 2) / max(tau, LOWEST_TAU)).softmax(-1)  # [batch, seq, 10]
     predicted = positions.digit_log_probs.clamp(min=LOWEST_LOG_PROBABILITY)
     return F.kl_div(predicted, target, reduction="none").sum(-1)

@@ -26,7 +26,8 @@ def emo(positions: Positions, *, cap: float = 3.0, form: str = "capped") -> Term
     cross_entropy, cost = positions.cross_entropy, positions.cost()
     stopped = cross_entropy.detach()
     if form == "anchored":
-        token = cost + (cost.detach() / (stopped + EPS)) * cross_entropy
+        factor = cost.detach() / (stopped + EPS)
+        token = cost + torch.where(stopped.isinf(), cost.detach(), factor * cross_entropy)  # its value is e
     else:
         weight = stopped / (cost.detach() + EPS)
         token = 0.5 * (cross_entropy + (weight if form == "uncapped" else weight.clamp(max=cap)) * cost)

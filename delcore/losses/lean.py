@@ -8,23 +8,25 @@ Source: gradients made in the forward pass are the idea of Liger-Kernel (arXiv:2
 supervised positions are projected, and any loss of the registry stands on top.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import LossOutput, get_loss, reduce_terms
 from delcore.losses._checks import check_counts, check_inputs, normalise
-from delcore.losses._positions import Positions, Targets, check_embedding
+from delcore.losses._positions import Positions, Targets, check_embedding, without_autocast
 
 CHUNK_BYTES = 80 * 2**20
-"""About how large one chunk's float32 logits may be."""
+"""About how large one chunk's logits may be, in the dtype of the computation."""
+
+MIN_CHUNK_ROWS = 16
+"""Fewer rows make slow matrix products, however wide the vocabulary is."""
 
 
 def lean_loss(
@@ -40,7 +42,7 @@ def lean_loss(
     step_digits: int | Tensor | None = None,
     n_supervised: int | None = None,
     segments: Int[Tensor, "batch seq"] | None = None,
-    embedding: Float[Tensor, "rows columns"] | None = None,
+    embedding: Float[Tensor, "rows directions"] | None = None,
     validate: bool | None = None,
     **options: Any,
 ) -> LossOutput:
@@ -69,12 +71,17 @@ def lean_loss(
         The numbers of `numeric_loss`. Only `total` carries a gradient, and `backward` can run through it once.
 
     Raises:
-        InputError: as `numeric_loss`, or a count that is not this batch's.
+        InputError: as `numeric_loss`, a head of another width, or a count that is not this batch's.
+        RuntimeError: a second `backward`, or one with `create_graph=True`.
+
+    Not for `torch.compile(fullgraph=True)`. Under DDP or FSDP call it within the wrapped module's forward, as
+    `delcore.loss_model.LossModel` does: only there are the head's gradients added up over processes.
     """
     loss = get_loss(name)
     weight = loss.resolve_alpha(alpha)
-    loss.check_options(options)
+    loss.check_values(options, has_dot=vocab.dot is not None)
     check_counts(step_tokens, step_digits, needs_digits=loss.counts_digits)
+    check_head(hidden, head_weight, head_bias)
     if head_weight.dtype != hidden.dtype and not torch.is_autocast_enabled(hidden.device.type):
         raise InputError(
             f"`hidden` and `head_weight` must share a dtype outside autocast; got {hidden.dtype}, {head_weight.dtype}."
@@ -83,8 +90,9 @@ def lean_loss(
     segments = None if segments is None else segments.to(hidden.device)
     validate = hidden.device.type == "cpu" if validate is None else validate
     check_inputs(hidden, labels, vocab, segments, validate, name="hidden", columns=head_weight.shape[0])
-    labels = labels.long()
-    targets = Targets.from_labels(labels, vocab, segments, torch.promote_types(hidden.dtype, torch.float32))
+    directions = check_embedding(embedding, head_weight.shape[0]) if name == "emo" else None
+    labels, dtype = labels.long(), torch.promote_types(hidden.dtype, torch.float32)
+    targets = Targets.from_labels(labels, vocab, segments, dtype)
     index = _supervised_index(targets.supervised, n_supervised, validate)
     tokens = targets.supervised.sum() if step_tokens is None else step_tokens
     digits = targets.is_digit.sum() if step_digits is None or loss.per_batch else step_digits
@@ -94,16 +102,28 @@ def lean_loss(
         total = normalise(token.sum(), tokens)
         return total if digit is None else total + normalise((weight * digit).sum(), digits)
 
-    cost = (
-        _TransportCost.of(check_embedding(embedding, head_weight.shape[0]).to(hidden.device)) if name == "emo" else None
-    )
+    cost = None if directions is None else _TransportCost.of(directions.to(hidden.device), dtype)
     batch = _Batch(targets, labels.flatten(), index, vocab.index(hidden.device, with_dot=True), cost, total_of)
-    total, *rows = _LeanLoss.apply(batch, hidden, head_weight, head_bias)
+    total, *rows = _LeanLoss.apply(batch, torch.is_grad_enabled(), hidden, head_weight, head_bias)
     positions = batch.positions(*rows)
     return reduce_terms(positions, loss(positions, **options), weight, tokens, digits)._replace(total=total)
 
 
-LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
+def check_head(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Refuse a head that cannot be applied to these states."""
+    if weight.ndim != 2 or weight.shape[1] != hidden.shape[-1]:
+        raise InputError(
+            f"`head_weight` must be [vocab, width] with the width of `hidden`, {hidden.shape[-1]}; "
+            f"got {list(weight.shape)}."
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise InputError(f"`head_bias` must be [{weight.shape[0]}], as `head_weight` is; got {list(bias.shape)}.")
+
+
+LOGIT_CHANGES = (
+    *("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"),
+    *("logit_scale", "logits_scaling", "lm_head_multiplier"),
+)
 """Entries of a model's configuration that change its logits after the head, unless they are None or 1."""
 
 
@@ -114,19 +134,22 @@ def head_of(model: Any) -> tuple[Tensor, Tensor | None]:
         model: a Hugging Face model; a LoRA-wrapped one too, as long as its head is not adapted.
 
     Raises:
-        InputError: a head that is no plain linear layer (an adapter on it, named), or a model that scales or caps
+        InputError: a head that is no plain linear layer (an adapter or a hook on it), or a model that scales or caps
             its logits after the head (the configuration's entry, named): `lean_loss` would train other logits.
     """
+    if not hasattr(model, "get_output_embeddings"):
+        raise InputError(f"{type(model).__name__} wraps a model: pass the model within it.")
     head = model.get_output_embeddings()
-    if type(head) is not nn.Linear:
+    if type(head) is not nn.Linear or head._forward_hooks or head._forward_pre_hooks:
+        kind = f"{type(head).__module__}.{type(head).__name__}" + (" with hooks" if type(head) is nn.Linear else "")
         raise InputError(
-            f"`lean_loss` needs a plain linear head; this model's is {type(head).__module__}.{type(head).__name__}. "
-            "Use `numeric_loss` on its logits."
+            f"`lean_loss` needs a plain linear head; this model's is {kind}. Use `numeric_loss` on its logits."
         )
+    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
     for name in LOGIT_CHANGES:
-        if getattr(model.config, name, None) not in (None, 1, 1.0):
+        if getattr(config, name, None) not in (None, 1, 1.0):
             raise InputError(
-                f"`lean_loss` cannot follow `{name}` = {getattr(model.config, name)} of this model, which changes its "
+                f"`lean_loss` cannot follow `{name}` = {getattr(config, name)} of this model, which changes its "
                 "logits after the head. Use `numeric_loss` on its logits."
             )
     return head.weight, head.bias
@@ -137,6 +160,7 @@ def _supervised_index(supervised: Tensor, count: int | None, validate: bool) -> 
         return supervised.flatten().nonzero().squeeze(-1)
     if validate and count != int(supervised.sum()):
         raise InputError(f"`n_supervised` must be this batch's, {int(supervised.sum())}; got {count}.")
+    torch._assert_async(supervised.sum() == count, "`n_supervised` is not this batch's.")  # without waiting for it
     return torch.nonzero_static(supervised.flatten(), size=count).squeeze(-1)
 
 
@@ -158,13 +182,13 @@ class _TransportCost(NamedTuple):
     lengths: Tensor  # [vocab]
 
     @classmethod
-    def of(cls, embedding: Tensor) -> "_TransportCost":
-        dtype = torch.promote_types(embedding.dtype, torch.float32)
-        return cls(embedding, torch.linalg.vector_norm(embedding, dim=-1, dtype=dtype).clamp(min=1e-12))
+    def of(cls, embedding: Tensor, dtype: torch.dtype) -> "_TransportCost":
+        embedding = embedding.to(dtype)
+        return cls(embedding, torch.linalg.vector_norm(embedding, dim=-1).clamp(min=1e-12))
 
     def cosines(self, labels: Tensor) -> Float[Tensor, "rows vocab"]:
         products = self.embedding[labels] @ self.embedding.T
-        return products.to(self.lengths.dtype) / self.lengths / self.lengths[labels].unsqueeze(-1)
+        return products.div_(self.lengths).div_(self.lengths[labels].unsqueeze(-1))
 
 
 @dataclass(frozen=True)
@@ -178,22 +202,22 @@ class _Batch:
     cost: _TransportCost | None
     total_of: Callable[[Positions], Tensor]
 
-    def chunk_rows(self, columns: int) -> int:
-        """Rows of a chunk whose logits fit into CHUNK_BYTES."""
-        return min(max(CHUNK_BYTES // (4 * columns), 16), len(self.index))
-
-    def chunks(self, columns: int) -> Iterator[Tensor]:
-        """The flat positions in `index`, a chunk at a time."""
-        return iter(self.index.split(max(self.chunk_rows(columns), 1)))
+    def chunks(self, columns: int, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """The flat positions in `index`, cut so that a chunk's logits fit into CHUNK_BYTES."""
+        return self.index.split(max(CHUNK_BYTES // (dtype.itemsize * columns), MIN_CHUNK_ROWS))
 
     def differentiate(self, rows: _Rows, where: Tensor) -> tuple[Tensor, _Rows]:
         """The share of the total that some rows make, and its derivative by what the loss sees of them."""
         with torch.enable_grad():
             leaves = _Rows(*(value.detach().requires_grad_() for value in rows))
-            cross_entropy, columns, cost = (leaf.unsqueeze(0) for leaf in leaves)
-            total = self.total_of(Positions(self.targets.take(where), cross_entropy, columns, lambda: cost))
+            total = self.total_of(self.positions_at(where, leaves))
             found = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
         return total.detach(), _Rows(*found)
+
+    def positions_at(self, where: Tensor, rows: _Rows) -> Positions:
+        """Some positions, as one row of a batch."""
+        cross_entropy, columns, cost = (value.unsqueeze(0) for value in rows)
+        return Positions(self.targets.take(where), cross_entropy, columns, lambda: cost)
 
     def positions(self, cross_entropy: Tensor, columns: Tensor, cost: Tensor) -> Positions:
         """The whole batch again, from what was kept of each supervised row."""
@@ -210,25 +234,34 @@ class _LeanLoss(torch.autograd.Function):
     """The total, made together with its gradients, chunk by chunk."""
 
     @staticmethod
-    def forward(ctx: Any, batch: _Batch, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+    def forward(ctx: Any, batch: _Batch, learning: bool, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         """Return the total and, for the statistics, cross-entropy, columns and cost of the supervised rows."""
         device = hidden.device.type
         low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-        with torch.autocast(device, enabled=False):
-            return _LeanLoss.run(ctx, batch, hidden, weight, bias, low)
+        with without_autocast(hidden.device):
+            # Autograd asks for gradients by `requires_grad` alone, under `no_grad` too.
+            needed = ctx.needs_input_grad[2:] if learning else (False, False, False)
+            return _LeanLoss.run(ctx, batch, hidden, weight, bias, low, needed)
 
     @staticmethod
     def run(
-        ctx: Any, batch: _Batch, hidden: Tensor, weight: Tensor, bias: Tensor | None, low: torch.dtype
+        ctx: Any,
+        batch: _Batch,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        low: torch.dtype,
+        needed: tuple[bool, ...],
     ) -> tuple[Tensor, ...]:
         """The chunks; the head is applied in the dtype `low`, everything after it in float32 at least."""
-        gradients = _Gradients.like(hidden, weight, bias, ctx.needs_input_grad[1:])
+        gradients = _Gradients.like(hidden, weight, bias, needed)
         flat, weight = hidden.detach().flatten(0, 1).to(low), weight.detach().to(low)
         bias = None if bias is None else bias.detach().to(low)
         dtype = torch.promote_types(low, torch.float32)
         total, kept = hidden.new_zeros((), dtype=dtype), []
-        buffer = weight.new_empty(batch.chunk_rows(weight.shape[0]), weight.shape[0])  # one for all chunks
-        for where in batch.chunks(weight.shape[0]):
+        chunks = batch.chunks(weight.shape[0], dtype)
+        buffer = weight.new_empty(len(chunks[0]), weight.shape[0])  # one for all chunks, the first is the longest
+        for where in chunks:
             states, labels = flat[where], batch.labels[where]
             scores = torch.mm(states, weight.T, out=buffer[: len(where)])  # [rows, vocab]
             if bias is not None:
@@ -239,25 +272,31 @@ class _LeanLoss(torch.autograd.Function):
             cosines = batch.cost.cosines(labels) if batch.cost else None
             expected = cross_entropy.new_zeros(len(labels)) if cosines is None else _dot_rows(powers, cosines) / sums
             rows = _Rows(cross_entropy, columns, 1 - expected)
-            part, slopes = batch.differentiate(rows, where)
-            total += part
             kept.append(rows)
-            if gradients.wanted:
+            if not gradients.wanted:
+                total += batch.total_of(batch.positions_at(where, rows))
+            else:
+                part, slopes = batch.differentiate(rows, where)
+                total += part
                 d_scores = _score_gradient(powers, sums, labels, cosines, expected, slopes, batch.column_ids)
-                gradients.add(where, states, weight, d_scores.to(low))
+                # float16 cannot hold 1/M: it gets the gradient in units of its largest slope.
+                unit = slopes.cross_entropy.abs().amax().clamp(min=1e-30) if low == torch.float16 else None
+                d_scores = d_scores if unit is None else d_scores.div_(unit)
+                gradients.add(where, states, weight, d_scores.to(low), unit)
         ctx.gradients = gradients
         measured = [torch.cat(parts) for parts in zip(*kept, strict=True)] if kept else _no_rows(batch, total)
         ctx.mark_non_differentiable(*measured)
         return (total, *measured)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_total: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         """Hand out the gradients, scaled in place; they are gone afterwards."""
+        if torch.is_grad_enabled():  # else a second derivative would silently be 0
+            raise RuntimeError("`lean_loss` cannot be differentiated twice (`create_graph=True`): use `numeric_loss`.")
         if ctx.gradients is None:
             raise RuntimeError("`lean_loss` frees its gradients in `backward`, so it can run only once.")
         gradients, ctx.gradients = ctx.gradients, None
-        return (None, *gradients.scaled(d_total))
+        return (None, None, *gradients.scaled(d_total))
 
 
 def _softmax(scores: Float[Tensor, "rows vocab"], labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -304,7 +343,7 @@ def _no_rows(batch: _Batch, like: Tensor) -> list[Tensor]:
 
 @dataclass
 class _Gradients:
-    """Gradients of hidden states, head weight and bias, as far as they are wanted; the head's in float32 at least."""
+    """Gradients of hidden states, head weight and bias, as far as they are wanted, in float32 at least."""
 
     hidden: Tensor | None
     weight: Tensor | None
@@ -317,7 +356,7 @@ class _Gradients:
         sums = torch.promote_types(weight.dtype, torch.float32)
         flat = hidden.shape[0] * hidden.shape[1]
         return cls(
-            hidden.new_zeros(flat, hidden.shape[2]) if needed[0] else None,
+            hidden.new_zeros(flat, hidden.shape[2], dtype=sums) if needed[0] else None,
             torch.zeros_like(weight, dtype=sums) if needed[1] else None,
             torch.zeros_like(bias, dtype=sums) if bias is not None and needed[2] else None,
             (hidden.dtype, weight.dtype),
@@ -328,16 +367,21 @@ class _Gradients:
     def wanted(self) -> bool:
         return any(part is not None for part in (self.hidden, self.weight, self.bias))
 
-    def add(self, where: Tensor, states: Tensor, weight: Tensor, d_scores: Tensor) -> None:
+    def add(self, where: Tensor, states: Tensor, weight: Tensor, d_scores: Tensor, unit: Tensor | None) -> None:
+        """Add a chunk's share; `d_scores` are in units of `unit`, if there is one."""
+
+        def scale(part: Tensor) -> Tensor:
+            return part if unit is None else part.float() * unit
+
         if self.hidden is not None:
-            self.hidden.index_copy_(0, where, (d_scores @ weight).to(self.hidden.dtype))
+            self.hidden.index_copy_(0, where, scale(d_scores @ weight).to(self.hidden.dtype))
         if self.weight is not None:
             if self.weight.dtype == d_scores.dtype:
                 self.weight.addmm_(d_scores.T, states)
             else:
-                self.weight += d_scores.T @ states
+                self.weight += scale(d_scores.T @ states)
         if self.bias is not None:
-            self.bias += d_scores.sum(0)
+            self.bias += scale(d_scores.sum(0, dtype=self.bias.dtype))
 
     def scaled(self, d_total: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias = (None if part is None else part.mul_(d_total) for part in self._parts())

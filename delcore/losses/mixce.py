@@ -1,5 +1,7 @@
 """MixCE: a mixture of forward and (approximate) reverse cross-entropy."""
 
+import torch
+
 from delcore.losses._checks import check_range
 from delcore.losses._positions import Positions, Terms
 
@@ -16,4 +18,6 @@ def mixce(positions: Positions, *, eta: float = 0.5) -> Terms:
     """
     check_range("eta", eta, 0, 1)
     label_probability = (-positions.cross_entropy.detach()).exp()
-    return Terms(token=(eta + (1 - eta) * label_probability) * positions.cross_entropy)
+    weight = eta + (1 - eta) * label_probability
+    # With η = 0 an impossible label has weight 0 and infinite cross-entropy: the limit of q·(−log q) is 0.
+    return Terms(token=torch.where(weight == 0, 0.0, weight * positions.cross_entropy))
