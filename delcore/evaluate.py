@@ -6,15 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from delcore.arithmetic import LAWS, READINGS, Reading, Sample
-from delcore.data import align, collate, encode_sample, pad_id
+from delcore.data import Encoded, align, collate, encode_sample, pad_id
 from delcore.digits import DigitVocab, place_weight
-from delcore.losses import digit_statistics
-from delcore.losses._positions import positions_from_logits
 from delcore.models import LoadedModel
+from delcore.readout import read_digits, write_greedily
 
 BATCH = 64
+LOGIT_BYTES = 256 * 2**20
+"""About how large the logits of one batch may be."""
 
 
 @dataclass(frozen=True)
@@ -33,42 +36,26 @@ class ExactMatch:
         return self.correct / self.count
 
 
-@torch.inference_mode()
 def measure_exact_match(loaded: LoadedModel, samples: Sequence[Sample]) -> ExactMatch:
     """Let the model write each response greedily and compare with the right one."""
+    model, tokenizer, _ = loaded
     correct = 0
     for chunk in _chunks(samples, BATCH):
-        room = 1 + max(
-            len(loaded.tokenizer(sample.response, add_special_tokens=False)["input_ids"]) for sample in chunk
-        )
-        for sample, text in zip(chunk, write_greedily(loaded, [s.prompt for s in chunk], room), strict=True):
-            correct += text.strip() == sample.response.strip()
+        room = 1 + max(len(tokenizer(sample.response, add_special_tokens=False)["input_ids"]) for sample in chunk)
+        prompts = [tokenizer(sample.prompt, verbose=False)["input_ids"] for sample in chunk]
+        texts = write_greedily(model, tokenizer, prompts, room)
+        correct += sum(text.strip() == sample.response.strip() for sample, text in zip(chunk, texts, strict=True))
     return ExactMatch(correct, len(samples))
 
 
-@torch.inference_mode()
-def write_greedily(loaded: LoadedModel, prompts: Sequence[str], max_new_tokens: int) -> list[str]:
-    """The greedy continuation of each prompt up to its end token; prompts are padded on the left."""
-    model, tokenizer, _ = loaded
-    ids = [tokenizer(prompt, verbose=False)["input_ids"] for prompt in prompts]
-    length = max(map(len, ids))
-    pad = pad_id(tokenizer)
-    rows = torch.tensor([[pad] * (length - len(row)) + list(row) for row in ids], device=model.device)
-    mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in ids], device=model.device)
-    out = model.generate(
-        input_ids=rows,
-        attention_mask=mask,
-        max_new_tokens=max_new_tokens,
-        do_sample=False,
-        num_beams=1,
-        pad_token_id=pad,
-    )
-    return tokenizer.batch_decode(out[:, length:], skip_special_tokens=True)
+# ---------------------------------------------------------------- digits of the right responses
+
+DIGIT_MEASURES = ("nll_nats", "accuracy", "entropy_nats", "mass", "expected_digit_error")
 
 
 @dataclass(frozen=True)
 class DigitMeasures:
-    """Means over the digits of the right responses, each predicted from the text before it."""
+    """Means over digits of right responses, each predicted from the text before it."""
 
     nll_nats: float
     """−log p̂ of the true digit."""
@@ -89,28 +76,54 @@ class DigitMeasures:
     """Digits measured."""
 
 
-@torch.inference_mode()
 def measure_digits(loaded: LoadedModel, samples: Sequence[Sample]) -> DigitMeasures:
     """Read the right responses and measure the prediction of each of their digits."""
-    model, tokenizer, _ = loaded
+    return average_digits(measure_digits_by_sample(loaded, samples))
+
+
+def average_digits(by_sample: Float[Tensor, "samples 6"]) -> DigitMeasures:
+    """Means over the digits of some samples, from their sums."""
+    *sums, count = by_sample.sum(0).tolist()
+    means = {name: total / max(count, 1) for name, total in zip(DIGIT_MEASURES, sums, strict=True)}
+    return DigitMeasures(**means, count=int(count))
+
+
+@torch.inference_mode()
+def measure_digits_by_sample(loaded: LoadedModel, samples: Sequence[Sample]) -> Float[Tensor, "samples 6"]:
+    """Sums over the digits of each sample's response: `DIGIT_MEASURES`, and how many digits there are."""
+    model, tokenizer, card = loaded
     vocab = DigitVocab.from_tokenizer(tokenizer)
-    sums, count = torch.zeros(5, dtype=torch.float64), 0
-    for chunk in _chunks(samples, BATCH):
-        batch = collate([encode_sample(tokenizer, sample) for sample in chunk], pad_id(tokenizer))
-        logits = model(
-            input_ids=batch.input_ids.to(model.device), attention_mask=batch.attention_mask.to(model.device)
-        ).logits
-        positions = positions_from_logits(*align(logits.double(), batch.labels.to(model.device)), vocab)
-        where = positions.is_digit
-        entropy, correct = digit_statistics(positions.digit_logits, positions.digit)
-        true_log_prob = positions.digit_log_probs.gather(-1, positions.digit.unsqueeze(-1)).squeeze(-1)
-        expected = (positions.digit_probs * torch.arange(10.0, device=where.device)).sum(-1)
-        distance = (expected - positions.digit).abs()
-        for i, values in enumerate((-true_log_prob, correct, entropy, positions.log_mass.exp(), distance)):
-            sums[i] += values[where].sum().cpu()
-        count += int(where.sum())
-    nll, accuracy, spread, mass, error = (sums / max(count, 1)).tolist()
-    return DigitMeasures(nll, accuracy, spread, mass, error, count)
+    sums = torch.zeros(len(samples), 6, dtype=torch.float64)
+    encoded = [encode_sample(tokenizer, sample, max_length=card.context) for sample in samples]
+    for where in _rows_within(encoded, 4 * model.config.vocab_size):
+        batch = collate([encoded[i] for i in where], pad_id(tokenizer))
+        ids, mask, labels = (part.to(model.device) for part in batch[:3])
+        logits, labels = align(model(input_ids=ids, attention_mask=mask).logits, labels)
+        is_digit = vocab.is_digit(labels)
+        digit = vocab.classes(labels)[is_digit]
+        readout = read_digits(logits[is_digit].double(), vocab)
+        measures = torch.stack(
+            [
+                -readout.log_probs.gather(-1, digit.unsqueeze(-1)).squeeze(-1),
+                (readout.log_probs.argmax(-1) == digit).double(),
+                readout.entropy_nats,
+                readout.mass,
+                (readout.expected_digit - digit).abs(),
+                torch.ones_like(readout.mass),
+            ],
+            -1,
+        )  # [digits, 6]
+        sums.index_add_(0, torch.tensor(where)[is_digit.nonzero()[:, 0].cpu()], measures.cpu())
+    return sums
+
+
+def _rows_within(encoded: Sequence[Encoded], bytes_per_token: int) -> Iterator[list[int]]:
+    """Indices of samples of similar length, as many at a time as their logits leave room for."""
+    order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].input_ids), reverse=True)
+    while order:
+        size = max(min(LOGIT_BYTES // (bytes_per_token * len(encoded[order[0]].input_ids)), BATCH), 1)
+        yield order[:size]
+        order = order[size:]
 
 
 # ---------------------------------------------------------------- readings of a known law
@@ -164,15 +177,13 @@ def _measure_reading(loaded: LoadedModel, reading: Reading, digit: int) -> Readi
     chance = [math.prod(LAWS[law][k] for law, k in zip(reading.laws, prefix, strict=False)) for prefix in prefixes]
     prompts = [reading.prompt + reading.prefix("".join(map(str, prefix))) for prefix in prefixes]
     rows = torch.tensor([tokenizer(prompt)["input_ids"] for prompt in prompts], device=model.device)
-    logits = model(input_ids=rows).logits[:, -1].double().cpu()  # [prefixes, vocab]
-    digits = logits[:, vocab.index(logits.device)]
-    log_probs = digits.log_softmax(-1)
+    readout = read_digits(model(input_ids=rows).logits[:, -1].double().cpu(), vocab)  # of [prefixes, vocab]
     law = torch.tensor(LAWS[reading.laws[digit]], dtype=torch.float64)
     weights = torch.tensor(chance, dtype=torch.float64)
-    entropy = (weights * -(log_probs.exp() * log_probs).sum(-1)).sum()
-    kl = (weights * (law * (law.log() - log_probs)).sum(-1)).sum()
-    mass = (weights * (digits.logsumexp(-1) - logits.logsumexp(-1)).exp()).sum()
-    level = (weights * digits.logsumexp(-1)).sum()
+    kl = (law * (law.log() - readout.log_probs)).sum(-1)
+    entropy, divergence, mass, level = (
+        float((weights * column).sum()) for column in (readout.entropy_nats, kl, readout.mass, readout.level)
+    )
     place = reading.places[digit]
     return ReadingMeasure(
         prompt=reading.prompt,
@@ -180,10 +191,10 @@ def _measure_reading(loaded: LoadedModel, reading: Reading, digit: int) -> Readi
         weight=place_weight(place),
         law=reading.laws[digit],
         law_entropy_nats=float(-(law * law.log()).sum()),
-        entropy_nats=float(entropy),
-        kl_nats=float(kl),
-        mass=float(mass),
-        level=float(level),
+        entropy_nats=entropy,
+        kl_nats=divergence,
+        mass=mass,
+        level=level,
     )
 
 

@@ -1,7 +1,7 @@
 """What digits does a model expect? The ten digit probabilities along a prompt, as plain data."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from delcore.data import pad_id
 from delcore.digits import DigitVocab, digit_places, place_of_next, place_weight
 from delcore.errors import InputError
 from delcore.models import LoadedModel
+from delcore.readout import logits_after, read_digits, write_greedily
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def digit_distributions(
     digits = vocab.classes(row)[0].tolist()
     first_listed = max(1 if all_positions else start, 1)
     listed = [i for i in range(first_listed, len(ids)) if digits[i] >= 0]
-    facts = _predictions(prompt_logits(model, ids, [*(i - 1 for i in listed), len(ids) - 1]), vocab)
+    facts = _predictions(logits_after(model, ids, [*(i - 1 for i in listed), len(ids) - 1]), vocab)
     shown = [(i, str(digits[i]), places[i]) for i in listed] + [(len(ids), "", place_of_next(ids, vocab))]
     return [
         DigitPosition(index, text, place, None if place is None else place_weight(place), *fact)
@@ -94,33 +94,19 @@ def encode_prompt(model: Any, tokenizer: Any, prompt: str, continuation: str = "
     return ids, start
 
 
-@torch.inference_mode()
-def prompt_logits(model: Any, ids: Sequence[int], rows: Sequence[int]) -> Float[Tensor, "rows vocab"]:
-    """Logits that follow some tokens of one text, in float64 on the CPU."""
-    batch = torch.tensor([list(ids)], device=model.device)
-    return model(input_ids=batch, use_cache=False).logits[0, list(rows)].double().cpu()
-
-
 def _predictions(
     logits: Float[Tensor, "rows vocab"], vocab: DigitVocab
 ) -> Iterator[tuple[tuple[float, ...], float, float, float]]:
     """Probabilities, digit mass, entropy and expected digit of each row."""
-    if max(vocab.ids) >= logits.shape[-1]:
-        raise InputError(
-            f"The model has {logits.shape[-1]} output columns, but its tokenizer puts a digit at {max(vocab.ids)}: "
-            "they do not belong together."
-        )
-    digits = logits[:, vocab.index(logits.device)]
-    # A score of −inf only means that a token is impossible.
-    if bool((logits.isnan() | logits.isposinf()).any()) or not bool(digits.isfinite().any(-1).all()):
-        raise InputError("The model answered with NaN or infinite scores; its weights are damaged.")
-    log_probs = digits.log_softmax(-1)
-    probabilities = log_probs.exp()
-    mass = (digits.logsumexp(-1) - logits.logsumexp(-1)).exp()
-    entropy = -(probabilities * log_probs.masked_fill(log_probs.isinf(), 0.0)).sum(-1)
-    expected = (probabilities * torch.arange(10.0, dtype=torch.float64)).sum(-1)
-    columns = (probabilities.tolist(), mass.tolist(), entropy.clamp(min=0).tolist(), expected.tolist())
-    return ((tuple(p), m, h, e) for p, m, h, e in zip(*columns, strict=True))
+    readout = read_digits(logits, vocab)
+    probabilities = [tuple(row) for row in readout.log_probs.exp().tolist()]
+    return zip(
+        probabilities,
+        readout.mass.tolist(),
+        readout.entropy_nats.tolist(),
+        readout.expected_digit.tolist(),
+        strict=True,
+    )
 
 
 def probe(
@@ -156,20 +142,8 @@ def _row(i: int, columns: Mapping[str, list[DigitPosition]]) -> dict[str, Any]:
     return row
 
 
-@torch.inference_mode()
 def continue_greedily(model: Any, tokenizer: Any, prompt: str, *, max_new_tokens: int = 16) -> str:
     """The text that the model would write next, always taking its most probable token, up to its end token."""
     ids, _ = encode_prompt(model, tokenizer, prompt)
     room = getattr(model.config, "max_position_embeddings", len(ids) + max_new_tokens) - len(ids)
-    if room <= 0:
-        return ""
-    row = torch.tensor([ids], device=model.device)
-    out = model.generate(
-        input_ids=row,
-        attention_mask=torch.ones_like(row),
-        max_new_tokens=min(max_new_tokens, room),
-        do_sample=False,
-        num_beams=1,
-        pad_token_id=pad_id(tokenizer),
-    )
-    return tokenizer.decode(out[0, len(ids) :], skip_special_tokens=True)
+    return write_greedily(model, tokenizer, [ids], min(max_new_tokens, room))[0] if room > 0 else ""
