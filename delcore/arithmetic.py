@@ -21,6 +21,8 @@ class Sample:
     prompt: str
     response: str
     kind: str = "text"
+    rendered: bool = False
+    """The texts hold their special tokens already, as a chat template wrote them; none is added but the end."""
 
 
 # ---------------------------------------------------------------- readings with a known law

@@ -1,14 +1,14 @@
-"""Text to `(input_ids, labels)`: the shift, the prompt mask, padding, reading files, and digit coverage.
+"""Text to `(input_ids, labels)`: the shift, the prompt mask, a step's micro-batches, orders, and digit coverage.
 
-`align` is the only place in the package where labels are shifted.
+`align` is the only place in the package where labels are shifted. Samples come from `delcore.sources`.
 """
 
-import json
 import random
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -19,9 +19,6 @@ from delcore.digits import IGNORE, DigitVocab
 from delcore.errors import InputError
 
 Supervise = Literal["response", "all"]
-
-FIELDS = (("prompt", "response"), ("question", "answer"), ("instruction", "output"))
-"""Pairs of fields that a JSONL row may hold. Only "prompt" is used as it stands; the others end in a line break."""
 
 
 def align(
@@ -67,7 +64,7 @@ def encode_sample(
     """
     ids, seam, split = _encode_parts(tokenizer, sample)
     end = tokenizer.eos_token_id
-    if end is not None:
+    if end is not None and not (sample.rendered and seam < len(ids) and ids[-1] == end):
         ids = [*ids, end]
     if supervise == "all":
         seam = 0
@@ -78,15 +75,20 @@ def encode_sample(
 
 def _encode_parts(tokenizer: Any, sample: Sample) -> tuple[list[int], int, bool]:
     """Ids of prompt + response without an end, how many are the prompt's, and whether the seam had to be forced."""
-    whole = list(tokenizer(sample.prompt + sample.response, verbose=False)["input_ids"])
-    prompt = list(tokenizer(sample.prompt, verbose=False)["input_ids"])
-    if len(whole) > 1 and whole[-1] == tokenizer.eos_token_id:  # it ends texts by itself
+
+    def encode(text: str, *, start: bool) -> list[int]:
+        # In a rendered text "<|im_end|>" is a token, in any other it is text. Both ways of some tokenizers' own.
+        options = {"add_special_tokens": start, "split_special_tokens": not sample.rendered, "verbose": False}
+        return list(tokenizer(text, **options)["input_ids"])
+
+    start = not sample.rendered
+    whole, prompt = encode(sample.prompt + sample.response, start=start), encode(sample.prompt, start=start)
+    if start and len(whole) > 1 and whole[-1] == tokenizer.eos_token_id:  # it ends texts by itself
         whole = whole[:-1]
         prompt = prompt[:-1] if prompt[-1:] == [tokenizer.eos_token_id] else prompt
     if whole[: len(prompt)] == prompt:
         return whole, len(prompt), False
-    response = tokenizer(sample.response, add_special_tokens=False, verbose=False)["input_ids"]
-    return [*prompt, *response], len(prompt), True
+    return [*prompt, *encode(sample.response, start=False)], len(prompt), True
 
 
 # ---------------------------------------------------------------- batches
@@ -120,6 +122,37 @@ def pad_id(tokenizer: Any) -> int:
     return next(i for i in ids if i is not None)
 
 
+PAD_NAMES = (
+    re.compile(r"[<\[]\W*(pad|finetune_right_pad_id)\W*[>\]]", re.I),
+    re.compile(r"[<\[]\W*(unused|reserved|placeholder)\w*\W*[>\]]", re.I),
+)
+"""Tokens that exist to be padded with, and tokens that exist for no purpose yet."""
+
+
+def choose_pad(tokenizer: Any, model_config: Any) -> int:
+    """A token to pad with that the model already has, set on the tokenizer so that it is saved with it.
+
+    The tokenizer's own; else a token named for padding; else a reserved one that nothing uses; else the unknown
+    token; else the end token, which is safe here, because masks and labels come from lengths. The embedding never
+    grows. The model's configuration keeps its pad, for one in it would freeze that token's embedding on loading.
+
+    Args:
+        tokenizer: gets a pad token where it has none that the model can read.
+        model_config: of the model; says how many tokens it can read.
+    """
+    config = getattr(model_config, "get_text_config", lambda: model_config)()
+    size = getattr(config, "vocab_size", None) or len(tokenizer)
+    vocab = sorted((i, token) for token, i in tokenizer.get_vocab().items())
+    named = [i for pattern in PAD_NAMES for i, token in vocab if pattern.fullmatch(token)]
+    candidates = (tokenizer.pad_token_id, *named, tokenizer.unk_token_id, tokenizer.eos_token_id)
+    chosen = next((i for i in candidates if i is not None and i < size), None)
+    if chosen is None:  # any token will do, but none is to be made a special one
+        return 0
+    if chosen != tokenizer.pad_token_id:
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(chosen)
+    return chosen
+
+
 def collate(samples: Sequence[Encoded], pad_id: int) -> Batch:
     """Pad to the longest sample on the right.
 
@@ -146,60 +179,84 @@ def collate(samples: Sequence[Encoded], pad_id: int) -> Batch:
     )
 
 
-# ---------------------------------------------------------------- where samples come from
+def micro_batches(encoded: Sequence[Encoded], size: int, pad_id: int, *, rank: int = 0, ranks: int = 1) -> list[Batch]:
+    """One process's share of an optimiser step, in batches of similar lengths.
 
+    The step's samples are sorted by length, the longest first, so that a step too large for the memory fails at
+    once; they are dealt to the processes in turn. Every process gets as many batches as the others, together they
+    hold every sample once, and with `count_step`'s counts the step's gradient does not depend on the cut.
 
-def load_samples(source: str) -> Sequence[Sample] | None:
-    """The samples of a JSONL file; None for "arithmetic", which is generated and never ends.
+    Args:
+        encoded: the samples of the whole step, the same in every process.
+        size: samples of a batch at most.
+        pad_id: see `choose_pad`.
+        rank: of this process.
+        ranks: how many processes there are.
 
     Raises:
-        InputError: no such file, an unreadable line (named), or a file without samples.
+        InputError: the samples cannot be dealt out evenly.
     """
-    if source == "arithmetic":
-        return None
-    path = Path(source)
-    try:
-        found = path.is_file()
-    except OSError:  # a name that is too long
-        found = False
-    if not found:
-        raise InputError(f'`--data` must be "arithmetic" or a .jsonl file; there is no file {source!r}.')
-    samples = list(_read_jsonl(path))
-    if not samples:
-        raise InputError(f"{path} holds no samples.")
-    return samples
+    if len(encoded) % ranks:
+        raise InputError(f"`--batch-size` must be a multiple of the {ranks} processes; got {len(encoded)} samples.")
+    mine = sorted(encoded, key=lambda sample: len(sample.input_ids), reverse=True)[rank::ranks]
+    return [collate(mine[start : start + size], pad_id) for start in range(0, len(mine), size)]
 
 
-def _read_jsonl(path: Path) -> Iterator[Sample]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as UTF-8 text: {error}.") from error
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            yield _parse_row(line, f"{path}, line {number}")
+def count_step(encoded: Iterable[Encoded], vocab: DigitVocab) -> tuple[int, int]:
+    """Supervised tokens of a step after the shift, and digits among them: what the step's losses are divided by."""
+    digits = set(vocab.ids)
+    labels = [label for sample in encoded for label in sample.labels[1:] if label != IGNORE]
+    return len(labels), sum(label in digits for label in labels)
 
 
-def _parse_row(line: str, where: str) -> Sample:
-    try:
-        row = json.loads(line)
-        json.dumps(row, ensure_ascii=False).encode()  # half of a surrogate pair is no text
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not valid JSON ({error.msg} at column {error.colno}). Mend or drop it.") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: cannot be used ({error}). Mend or drop it.") from error
-    for prompt, response in FIELDS:
-        if isinstance(row, dict) and isinstance(row.get(prompt), str) and isinstance(row.get(response), str):
-            return Sample(row[prompt] if prompt == "prompt" else row[prompt] + "\n", row[response])
-    pairs = " or ".join(f'"{prompt}" and "{response}"' for prompt, response in FIELDS)
-    raise InputError(f"{where}: needs the text fields {pairs}.")
+# ---------------------------------------------------------------- orders
+
+
+class Selection(Sequence[Sample]):
+    """Some of the samples, by their indices."""
+
+    def __init__(self, samples: Sequence[Sample], indices: Sequence[int]) -> None:
+        """Keep both as they are."""
+        self._samples, self._indices = samples, indices
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "Selection": ...
+
+    def __getitem__(self, index: int | slice) -> "Sample | Selection":
+        """One sample, or a selection of the selection."""
+        if isinstance(index, slice):
+            return Selection(self._samples, self._indices[index])
+        return self._samples[self._indices[index]]
+
+
+def split_heldout(samples: Sequence[Sample], count: int, seed: int) -> tuple[Selection, Selection]:
+    """The samples to train on, in their order, and `count` others drawn by the seed alone.
+
+    No row is in both; where the data says a thing twice, its two rows may be, and a file of its own
+    (`--eval-data`) is the better choice.
+
+    Raises:
+        InputError: nothing would be left to train on.
+    """
+    if count >= len(samples):
+        raise InputError(f"`--eval-samples` {count} leaves none of the data's {len(samples)} samples to train on.")
+    drawn = random.Random(f"{seed}/heldout").sample(range(len(samples)), count)  # noqa: S311 - a choice, no secret
+    kept = set(range(len(samples))).difference(drawn)
+    return Selection(samples, sorted(kept)), Selection(samples, drawn)
 
 
 def iterate_samples(samples: Sequence[Sample] | None, seed: int, start: int = 0) -> Iterator[Sample]:
     """Endless samples in an order that depends on the seed alone: shuffled anew each epoch, or generated.
 
     Args:
-        samples: from `load_samples`.
+        samples: from `delcore.sources.load_samples`.
         seed: of the order.
         start: how many samples to pass over, for a resumed run.
     """
@@ -209,11 +266,18 @@ def iterate_samples(samples: Sequence[Sample] | None, seed: int, start: int = 0)
         index += 1
     while True:
         epoch, offset = divmod(index, len(samples))
-        order = list(range(len(samples)))
-        random.Random(f"{seed}/{epoch}").shuffle(order)  # noqa: S311 - an order, not a secret
-        for i in order[offset:]:
-            yield samples[i]
+        order = _epoch_order(len(samples), seed, epoch)
+        for i in range(offset, len(order)):
+            yield samples[order[i]]
             index += 1
+
+
+@lru_cache(maxsize=2)
+def _epoch_order(count: int, seed: int, epoch: int) -> list[int]:
+    """Kept, because a step that begins in mid-epoch asks for it again; a large set takes a while to shuffle."""
+    order = list(range(count))
+    random.Random(f"{seed}/{epoch}").shuffle(order)  # noqa: S311 - an order, not a secret
+    return order
 
 
 # ---------------------------------------------------------------- coverage

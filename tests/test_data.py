@@ -1,20 +1,37 @@
-"""Text to tokens and labels (cases B03, B15), files, orders, and the generator's laws and splits."""
+"""Text to tokens and labels (cases B03, B15), micro-batches, orders, and the generator's laws and splits."""
 
-import json
+import copy
 import math
 import re
 from collections import Counter
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 import torch
 from tokenizers.processors import ByteLevel, TemplateProcessing
+from transformers import AutoTokenizer
 
+from delcore import data
 from delcore.arithmetic import DESIGN_LAW, KINDS, LAWS, READINGS, Sample, arithmetic_sample, is_heldout
-from delcore.data import Encoded, align, collate, encode_sample, iterate_samples, load_samples
-from delcore.digits import IGNORE
+from delcore.data import (
+    Encoded,
+    align,
+    choose_pad,
+    collate,
+    count_step,
+    encode_sample,
+    iterate_samples,
+    micro_batches,
+    pad_id,
+    split_heldout,
+)
+from delcore.digits import IGNORE, DigitVocab
 from delcore.errors import InputError
+from delcore.losses import LOSSES, numeric_loss
+from delcore.models import byte_tokenizer
 from tests import tokenizers_for_tests as tokenizers
+from tests.models_for_tests import tiny_model
 
 
 def test_align_makes_each_position_predict_its_label():
@@ -150,6 +167,48 @@ def test_tokenizer_that_is_not_fast_will_do():
     assert straddled == ([97, 98, 99, 100, 9], [IGNORE, IGNORE, 99, 100, 9], True, 0)
 
 
+@pytest.mark.parametrize("name", OFFLINE)
+def test_special_token_spelled_out_in_a_text_stays_text(name):
+    tokenizer = OFFLINE[name]()
+    end = tokenizer.eos_token or tokenizer.unk_token
+    encoded = encode_sample(tokenizer, Sample(f"What is {end}? ", f"It is {end}."))
+    assert encoded.input_ids.count(tokenizer.convert_tokens_to_ids(end)) == 1
+    assert encoded.input_ids[-1] == tokenizer.eos_token_id
+    assert tokenizer(end, add_special_tokens=False)["input_ids"] == [tokenizer.convert_tokens_to_ids(end)]
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("name", ["qwen", "mistral", "llama2", "gpt2"])
+def test_special_token_spelled_out_stays_text_to_real_tokenizers(name):
+    tokenizer = REAL[name]()
+    end = tokenizer.eos_token
+    encoded = encode_sample(tokenizer, Sample(f"What is {end}? ", f"It is {end}."))
+    assert encoded.input_ids.count(tokenizer.eos_token_id) == 1
+    assert tokenizer.decode(supervised_ids(encoded)[:-1]).strip() == f"It is {end}."
+
+
+def test_encoding_leaves_the_tokenizer_as_it_was(tmp_path):
+    tokenizer = byte_tokenizer()
+    for rendered in (True, False):
+        encode_sample(tokenizer, Sample("<|end|>", "1", rendered=rendered))
+        assert tokenizer.split_special_tokens
+        assert tokenizer("<|end|>")["input_ids"] == [1, *tokenizer("<|end|>", add_special_tokens=False)["input_ids"]]
+        assert 2 not in tokenizer("<|end|>")["input_ids"]
+
+
+def test_rendered_text_gets_no_second_start_and_no_second_end():
+    tokenizer = byte_tokenizer()
+    assert encode_sample(tokenizer, Sample("<|begin|>1+2=", "3<|end|>", rendered=True)) == encode_sample(
+        tokenizer, Sample("1+2=", "3")
+    )
+    # The end of a turn that is not the end token is followed by it.
+    other = encode_sample(tokenizer, Sample("<|begin|>1+2=", "3<|pad|>", rendered=True))
+    assert supervised_ids(other)[-2:] == [tokenizer.pad_token_id, tokenizer.eos_token_id]
+    # A turn that the prompt ends is not the end of the response.
+    empty = encode_sample(tokenizer, Sample("<|begin|>1<|end|>", "", rendered=True))
+    assert supervised_ids(empty) == [tokenizer.eos_token_id]
+
+
 def test_supervising_all_leaves_only_the_start_token_out():
     plain = tokenizers.gpt2_style_tokenizer()
     encoded = encode_sample(plain, Sample("1 + 2 = ", "3"), supervise="all")
@@ -185,67 +244,183 @@ def test_batch_counts_what_encoding_met():
     assert (batch.n_supervised, batch.n_cut, batch.n_unsupervised, batch.n_split_seams) == (2, 1, 2, 1)
 
 
-# ---------------------------------------------------------------- files
+def test_response_that_is_cut_away_counts_as_unsupervised():
+    tokenizer = tokenizers.grouping_tokenizer()
+    encoded = encode_sample(tokenizer, Sample("abcd", "ef"), max_length=4)
+    assert (encoded.labels, encoded.cut) == ([IGNORE] * 4, 3)
+    batch = collate([encoded], 0)
+    assert (batch.n_supervised, batch.n_cut, batch.n_unsupervised) == (0, 1, 1)
 
 
-def written(tmp_path, *rows) -> str:
-    path = tmp_path / "data.jsonl"
-    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows), encoding="utf-8")
-    return str(path)
+# ---------------------------------------------------------------- one step
+
+
+def ragged(count: int, seed: int = 0) -> list[Encoded]:
+    """Samples of 1 to 12 tokens over `V12`, with prompts and responses of any length."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(low: int, high: int, size: int) -> list[int]:
+        return torch.randint(low, high, (size,), generator=generator).tolist()
+
+    samples = []
+    for _ in range(count):
+        ids = draw(0, 12, draw(1, 13, 1)[0])
+        seam = draw(0, len(ids) + 1, 1)[0]
+        samples.append(Encoded(ids, [IGNORE] * seam + ids[seam:]))
+    return samples
+
+
+def rows_of(batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    lengths = batch.attention_mask.sum(1).tolist()
+    pairs = zip(batch.input_ids.tolist(), batch.labels.tolist(), lengths, strict=True)
+    return [(tuple(ids[:n]), tuple(labels[:n])) for ids, labels, n in pairs]
+
+
+@pytest.mark.parametrize(("size", "ranks"), [(1, 1), (3, 1), (24, 1), (100, 1), (1, 2), (5, 2), (4, 3), (2, 24)])
+def test_micro_batches_of_all_ranks_hold_every_sample_once(size, ranks):
+    step = ragged(24)
+    dealt = [micro_batches(step, size, 11, rank=rank, ranks=ranks) for rank in range(ranks)]
+    assert len({len(batches) for batches in dealt}) == 1
+    assert max(len(batch.input_ids) for batches in dealt for batch in batches) <= size
+    found = Counter(row for batches in dealt for batch in batches for row in rows_of(batch))
+    assert found == Counter((tuple(sample.input_ids), tuple(sample.labels)) for sample in step)
+
+
+def test_micro_batches_pad_little_and_begin_with_the_longest():
+    step = ragged(64)
+    lengths = [len(sample.input_ids) for sample in step]
+    batches = micro_batches(step, 8, 11)
+    assert batches[0].input_ids.shape[1] == max(lengths)
+    padded = sum(batch.input_ids.numel() for batch in batches)
+    as_they_come = sum(8 * max(lengths[i : i + 8]) for i in range(0, 64, 8))
+    assert sum(lengths) < padded < 1.15 * sum(lengths) < as_they_come
+
+
+def test_micro_batches_of_equal_lengths_keep_their_order():
+    step = [Encoded([i, i], [i, i]) for i in range(6)]
+    assert [batch.input_ids[:, 0].tolist() for batch in micro_batches(step, 2, 0)] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_micro_batches_that_cannot_be_dealt_evenly_are_refused():
+    with pytest.raises(InputError, match=r"`--batch-size`.*multiple of the 3 processes; got 8 samples"):
+        micro_batches(ragged(8), 4, 0, ranks=3)
+    assert micro_batches([], 4, 0, ranks=3) == []
+
+
+@pytest.mark.parametrize(("size", "ranks"), [(16, 1), (3, 1), (1, 1), (2, 2), (5, 4)])
+def test_step_counts_are_those_the_loss_makes_of_its_batches(size, ranks):
+    vocab = DigitVocab(range(10), dot=10)
+    step = ragged(16, seed=size)
+    tokens = digits = 0
+    for rank in range(ranks):
+        for batch in micro_batches(step, size, 11, rank=rank, ranks=ranks):
+            output = numeric_loss("del", *align(torch.zeros(*batch.labels.shape, 12), batch.labels), vocab)
+            tokens, digits = tokens + int(output.n_tokens), digits + int(output.n_digits)
+    assert count_step(step, vocab) == (tokens, digits)
+    assert 0 < digits < tokens
+
+
+def test_step_counts_leave_out_the_first_position_and_the_masked_ones():
+    vocab = DigitVocab(range(10), dot=10)
+    step = [Encoded([1, 2, 11], [1, 2, 11]), Encoded([3, 4], [IGNORE, IGNORE]), Encoded([5], [5])]
+    assert count_step(step, vocab) == (2, 1)
+    assert count_step([], vocab) == (0, 0)
+
+
+def gradient(step: list[Encoded], loss: str, size: int, ranks: int) -> torch.Tensor:
+    """Gradient of one optimiser step on a tiny model, all its parameters in a row, in float64."""
+    model, vocab = tiny_model(16, context=16).double(), DigitVocab(range(10), dot=10)
+    n_tokens, n_digits = count_step(step, vocab)
+    embedding = model.get_output_embeddings().weight.detach().clone()
+    for rank in range(ranks):
+        for batch in micro_batches(step, size, 11, rank=rank, ranks=ranks):
+            logits = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
+            counts = {"step_tokens": n_tokens, "step_digits": n_digits, "embedding": embedding}
+            numeric_loss(loss, *align(logits, batch.labels), vocab, **counts).total.backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name != "del_released"])  # its weight grows with the cut
+def test_gradient_of_a_step_does_not_depend_on_the_cut(loss):
+    step = ragged(12)
+    whole = gradient(step, loss, 12, 1)
+    assert whole.abs().max() > 1e-3
+    for size, ranks in ((5, 1), (1, 1), (4, 2), (2, 3)):
+        torch.testing.assert_close(gradient(step, loss, size, ranks), whole, rtol=0, atol=1e-8)
+
+
+# ---------------------------------------------------------------- a token to pad with
+
+
+def padding_case(special: dict[str, str], *extra: str):
+    pieces = [*"0123456789", ".", *extra, *special.values()]
+    return tokenizers._word_level({p: i for i, p in enumerate(dict.fromkeys(pieces))}, r"<[^>]*>|[\s\S]", **special)
+
+
+UNK, EOS = {"unknown": "<unk>"}, {"eos_token": "</s>"}
 
 
 @pytest.mark.parametrize(
-    ("row", "sample"),
+    ("tokenizer", "chosen"),
     [
-        ({"prompt": "1 + 2 = ", "response": "3"}, Sample("1 + 2 = ", "3")),
-        ({"question": "How many?", "answer": "#### 3"}, Sample("How many?\n", "#### 3")),
-        ({"instruction": "Add 1 and 2.", "output": "3"}, Sample("Add 1 and 2.\n", "3")),
-        ({"question": "é 🙂?", "answer": "3\u2028", "other": 1}, Sample("é 🙂?\n", "3\u2028")),
+        (byte_tokenizer(), "<|pad|>"),
+        (padding_case({**UNK, **EOS}, "<|reserved_7|>", "<pad>"), "<pad>"),
+        (padding_case({**UNK, **EOS}, "<paddle>", "[PAD]"), "[PAD]"),
+        (padding_case({**UNK, **EOS}, "<|finetune_right_pad_id|>"), "<|finetune_right_pad_id|>"),
+        (padding_case({**UNK, **EOS}, "<unused1>", "<unused0>"), "<unused1>"),
+        (padding_case({**UNK, **EOS}, "unused", "<used>"), "<unk>"),
+        (tokenizers.llama_style_tokenizer(), "<unk>"),
+        (tokenizers.gpt2_style_tokenizer(), "<|endoftext|>"),
     ],
 )
-def test_rows_of_each_kind_are_read(tmp_path, row, sample):
-    assert load_samples(written(tmp_path, row, "", row)) == [sample, sample]
-    as_it_stands = json.dumps(row, ensure_ascii=False)
-    assert load_samples(written(tmp_path, as_it_stands, "   ")) == [sample]
+def test_pad_is_a_token_that_exists_and_is_saved_with_the_tokenizer(tmp_path, tokenizer, chosen):
+    size, ids = len(tokenizer), tokenizer("1 + 2.5 = 3.5")["input_ids"]
+    pad = choose_pad(tokenizer, tiny_model(size).config)
+    assert (tokenizer.pad_token, tokenizer.pad_token_id, pad_id(tokenizer)) == (chosen, pad, pad)
+    assert choose_pad(tokenizer, tiny_model(size).config) == pad
+    tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    assert (again.pad_token_id, len(again)) == (pad, size)
+    assert again("1 + 2.5 = 3.5")["input_ids"] == ids
 
 
+def test_pad_that_the_model_cannot_read_is_passed_over():
+    tokenizer = tokenizers.gpt2_style_tokenizer()
+    size = len(tokenizer)
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    assert tokenizer.pad_token_id == size
+    assert choose_pad(tokenizer, tiny_model(size).config) == tokenizer.eos_token_id < size
+    assert tokenizer.pad_token == tokenizer.eos_token
+
+
+def test_pad_of_a_tokenizer_without_any_special_token_is_none_of_its_own():
+    tokenizer = tokenizers.lookalike_tokenizer()
+    tokenizer.unk_token = None
+    assert choose_pad(tokenizer, tiny_model(len(tokenizer)).config) == 0
+    assert tokenizer.pad_token is None
+
+
+def test_end_stays_supervised_where_it_is_the_pad_too():
+    tokenizer = tokenizers.gpt2_style_tokenizer()
+    pad = choose_pad(tokenizer, tiny_model(len(tokenizer)).config)
+    assert pad == tokenizer.eos_token_id
+    batch = collate(
+        [encode_sample(tokenizer, Sample("1+2=", "3")), encode_sample(tokenizer, Sample("a b c d ", "4"))], pad
+    )
+    assert (batch.labels == pad).sum(1).tolist() == [1, 1]
+    assert batch.attention_mask.sum(1).tolist() == [6, 10]
+
+
+@pytest.mark.network
 @pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ('{"prompt": "a", "response": ', "not valid JSON"),
-        ("prompt,response", "not valid JSON"),
-        ('{"prompt": "a"}', "needs the text fields"),
-        ('{"prompt": "a", "response": 3}', "needs the text fields"),
-        ('{"question": "a", "response": "b"}', "needs the text fields"),
-        ("[1, 2]", "needs the text fields"),
-        ("null", "needs the text fields"),
-    ],
+    ("name", "chosen"),
+    [("qwen", "<|endoftext|>"), ("mistral", "<unk>"), ("llama2", "<unk>"), ("gpt2", "<|endoftext|>")],
 )
-def test_line_that_cannot_be_used_is_named_with_file_and_number(tmp_path, line, why):
-    path = written(tmp_path, {"prompt": "a", "response": "b"}, "", line)
-    with pytest.raises(InputError, match=rf"data\.jsonl, line 3: {why}") as caught:
-        load_samples(path)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("content", ["", "\n\n", "   \n"])
-def test_file_without_samples_is_refused(tmp_path, content):
-    with pytest.raises(InputError, match=r"data\.jsonl.* no samples"):
-        load_samples(written(tmp_path, content))
-
-
-def test_file_that_is_missing_or_no_text_is_refused(tmp_path):
-    with pytest.raises(InputError, match="there is no file"):
-        load_samples(str(tmp_path / "none.jsonl"))
-    with pytest.raises(InputError, match="there is no file"):
-        load_samples(str(tmp_path))
-    (tmp_path / "image.jsonl").write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(InputError, match=r"image\.jsonl cannot be read as UTF-8"):
-        load_samples(str(tmp_path / "image.jsonl"))
-
-
-def test_arithmetic_is_no_file():
-    assert load_samples("arithmetic") is None
+def test_pad_of_real_tokenizers_grows_nothing(name, chosen):
+    tokenizer = copy.deepcopy(REAL[name]())
+    size = len(tokenizer)
+    choose_pad(tokenizer, SimpleNamespace(vocab_size=size))
+    assert (tokenizer.pad_token, len(tokenizer)) == (chosen, size)
 
 
 # ---------------------------------------------------------------- order
@@ -271,6 +446,42 @@ def test_every_epoch_holds_every_sample_once_in_another_order():
     for epoch in epochs:
         assert Counter(epoch) == Counter(SIXTY_FOUR)
     assert epochs[0] != epochs[1] != epochs[2] != SIXTY_FOUR
+
+
+def test_order_of_a_large_set_is_shuffled_once_an_epoch(monkeypatch):
+    shuffled = []
+    monkeypatch.setattr(data.random.Random, "shuffle", lambda self, order: shuffled.append(len(order)))
+    samples = [Sample(str(i), "") for i in range(97)]  # no other test shuffles as many
+    for start in (0, 10, 20, 90):
+        list(islice(iterate_samples(samples, seed=5, start=start), 10))
+    assert shuffled == [97, 97]
+
+
+# ---------------------------------------------------------------- held-out samples
+
+
+def test_heldout_samples_are_drawn_by_the_seed_alone_and_never_trained_on():
+    train, heldout = split_heldout(SIXTY_FOUR, 10, seed=1)
+    assert (len(train), len(heldout)) == (54, 10)
+    assert Counter([*train, *heldout]) == Counter(SIXTY_FOUR)
+    assert list(train) == [sample for sample in SIXTY_FOUR if sample in list(train)]
+    again = split_heldout(SIXTY_FOUR, 10, seed=1)
+    assert [list(part) for part in again] == [list(train), list(heldout)]
+    assert list(split_heldout(SIXTY_FOUR, 10, seed=2)[1]) != list(heldout)
+
+
+def test_heldout_parts_are_sequences_like_the_whole():
+    train, heldout = split_heldout(SIXTY_FOUR, 0, seed=1)
+    assert (list(train), list(heldout)) == (SIXTY_FOUR, [])
+    assert (train[-1], list(train[5:2:-1])) == (SIXTY_FOUR[-1], SIXTY_FOUR[5:2:-1])
+    with pytest.raises(IndexError):
+        train[64]
+
+
+@pytest.mark.parametrize("count", [64, 65])
+def test_heldout_samples_that_leave_nothing_to_train_on_are_refused(count):
+    with pytest.raises(InputError, match=rf"`--eval-samples` {count} leaves none of the data's 64 samples"):
+        split_heldout(SIXTY_FOUR, count, seed=1)
 
 
 # ---------------------------------------------------------------- the generator

@@ -1,0 +1,106 @@
+"""What the modules that ask the Hugging Face hub have in common, and `datasets` kept quiet and explained."""
+
+import re
+import socket
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+def hub_reachable() -> bool:
+    """Whether it is worth asking the hub: without a network its clients would retry for half a minute."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if urllib.request.getproxies():
+        return True  # a direct connection would prove nothing
+    address = urllib.parse.urlsplit(constants.ENDPOINT)
+    try:
+        socket.create_connection((address.hostname, address.port or 443), timeout=3).close()
+    except OSError:
+        return False
+    return True
+
+
+def error_chain(error: BaseException | None) -> list[BaseException]:
+    """An error and what caused it, outermost first."""
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+# ---------------------------------------------------------------- sets of data
+
+
+@contextmanager
+def quiet_datasets(datasets: Any, *, local: bool) -> Iterator[None]:
+    """Keep its log to itself, show progress only of what may take long, and ask no hub that cannot be reached."""
+    level, offline = datasets.logging.get_verbosity(), datasets.config.HF_HUB_OFFLINE
+    bars = not datasets.are_progress_bars_disabled()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
+    if local:
+        datasets.disable_progress_bars()
+    datasets.config.HF_HUB_OFFLINE = local or offline or not hub_reachable()
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE = offline
+        datasets.logging.set_verbosity(level)
+        if bars:
+            datasets.enable_progress_bars()
+
+
+EXPLANATIONS = (
+    (
+        "Config name is missing|Please specify which configuration",
+        "{name} comes in several configurations: {choices}. Name one, as in `--data {name}:{first}`.",
+    ),
+    ("BuilderConfig .* not found|configs in the cache", "{name} has no configuration {config!r}; it has {choices}."),
+    ("Unknown split", "{name} has no split {split!r}; it has {choices}. Name one with --split."),
+    (
+        "GatedRepoError|is a gated dataset",
+        "{name} is gated: ask for access on its page at the hub, then log in with `hf auth login`.",
+    ),
+    (
+        "Dataset scripts are no longer supported",
+        "{name} brings a Python script to read it, which is not run. Use a copy of it in JSONL or parquet.",
+    ),
+    (
+        "OfflineModeIsEnabled|Couldn't reach|ConnectionError|ConnectError|Timeout",
+        "{name} is not on this machine, and the hub cannot be reached. Fetch it where there is a network with "
+        "`hf download {name} --repo-type dataset --local-dir FOLDER`, and give that folder.",
+    ),
+    (
+        "DatasetNotFoundError|RepositoryNotFoundError",
+        "There is no set {name!r} on the hub that you may read, and no file or folder of that name here. "
+        "Check the spelling; a private one needs `hf auth login`.",
+    ),
+    (
+        "EmptyDatasetError|DataFilesNotFoundError",
+        "{name} holds no data files that can be read. Folder names with [ ] * or ? hide them; rename such a folder.",
+    ),
+)
+"""What `datasets` says, as a pattern, and what is said here."""
+
+CHOICES = re.compile(
+    r"(?:configs: |configs in the cache: |Available: |one of |configurations in the cache: )\[?([^\]\n]+)"
+)
+"""The names that it offers, in brackets or not."""
+
+
+def explain_set_error(error: Exception, name: str, config: str | None, split: str) -> str:
+    """One line that says why `datasets` could not open a folder or a set of the hub, and what to do."""
+    chain = error_chain(error)
+    text = "\n".join(f"{type(cause).__name__}: {cause}" for cause in chain)
+    listed = CHOICES.search(text)
+    choices = listed[1].replace("'", "")[:300] if listed else "others"
+    words = {"name": name, "config": config, "split": split, "choices": choices, "first": choices.split(",")[0]}
+    for pattern, answer in EXPLANATIONS:
+        if re.search(pattern, text):
+            return answer.format(**words)
+    return f"{name} cannot be read: {' '.join(text.split())[:300]}"
