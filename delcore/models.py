@@ -7,16 +7,15 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 import tempfile
-import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from delcore._hub import hub_reachable
 from delcore.errors import InputError
+from delcore.pretrained import check_weight_files, explain_load_error, from_pretrained, without_peft_warning
 
 EMBEDDED_DIR = Path(__file__).parent / "embedded"
 EMBEDDED_NAMES = ("base", "mle", "mixce", "emo", "ntl_was", "ntl_mse", "dist2", "del")
@@ -173,9 +172,50 @@ def _load_folder(path: Path, name: str, source: str, trust_remote_code: bool) ->
         raise InputError(
             f"`--model` folder {name!r} holds no model.safetensors: a run that has not finished, or a partial copy."
         )
-    _check_weight_files(path)
-    model, tokenizer = _from_pretrained(str(path), name, trust_remote_code)
+    check_weight_files(path)
+    if (path / "adapter_config.json").is_file():
+        model, tokenizer = _load_adapter(path, trust_remote_code)
+    else:
+        model, tokenizer = from_pretrained(str(path), name, trust_remote_code)
     return LoadedModel(model, tokenizer, _card(model, name, source, _folder_fingerprint(path)))
+
+
+def _load_adapter(path: Path, trust_remote_code: bool) -> tuple[Any, Any]:
+    """A LoRA adapter on the base that its record names, merged into it."""
+    try:
+        from peft import PeftModel
+    except ImportError:
+        raise InputError(
+            f'{path} holds LoRA adapters; they need a package more: pip install "delcore[train]"'
+        ) from None
+    base = load_model(_base_of(path), trust_remote_code=trust_remote_code)
+    try:
+        with without_peft_warning():
+            adapted: Any = PeftModel.from_pretrained(base.model, str(path))
+    except Exception as error:  # as for a model: a broken file raises whatever its parser does
+        raise InputError(explain_load_error(str(path), error)) from error
+    return adapted.merge_and_unload().eval(), base.tokenizer
+
+
+def _base_of(path: Path) -> str:
+    """Name of the model that adapters belong to; a converted .gguf file is found by its content, wherever it lay."""
+    adapter = json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))
+    record_file = path / "config.json"
+    record = json.loads(record_file.read_text(encoding="utf-8")).get("delcore") if record_file.is_file() else None
+    if not record:
+        return str(adapter["base_model_name_or_path"])
+    name = str(record["settings"]["model"])
+    if record["model_source"] != "gguf":
+        return name
+    converted = cache_dir() / "gguf" / str(record["model_revision"])
+    if converted.is_dir():
+        return str(converted)
+    if Path(name).is_file():
+        return name
+    raise InputError(
+        f"{path} holds adapters of {record['model']}, which was never loaded on this machine. "
+        "Load its .gguf file once, as with `delcore probe 1 --model FILE.gguf`, then try again."
+    )
 
 
 def _load_gguf(path: Path, name: str) -> LoadedModel:
@@ -204,7 +244,7 @@ def _convert_gguf(path: Path, folder: Path) -> None:
             f"The cache {folder.parent} cannot be written: {error.strerror}. Set DELCORE_CACHE to another folder."
         ) from error
     try:
-        model, tokenizer = _from_pretrained(str(path.parent), str(path), False, gguf_file=path.name, dtype="float16")
+        model, tokenizer = from_pretrained(str(path.parent), str(path), False, gguf_file=path.name, dtype="float16")
         # The weights are dequantised by now, but the model would still be saved as a quantised one.
         model.is_quantized, model.hf_quantizer = False, None
         if hasattr(model.config, "quantization_config"):
@@ -219,91 +259,8 @@ def _convert_gguf(path: Path, folder: Path) -> None:
 
 def _load_hub(name: str, trust_remote_code: bool) -> LoadedModel:
     # Without a network the hub's client would retry for a minute before it looks into its own cache.
-    model, tokenizer = _from_pretrained(name, name, trust_remote_code, local_files_only=not _hub_reachable())
+    model, tokenizer = from_pretrained(name, name, trust_remote_code, local_files_only=not hub_reachable())
     return LoadedModel(model, tokenizer, _card(model, name, "hub", getattr(model.config, "_commit_hash", None) or ""))
-
-
-def _hub_reachable() -> bool:
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return False
-    if urllib.request.getproxies():
-        return True  # a direct connection would prove nothing
-    address = urllib.parse.urlsplit(constants.ENDPOINT)
-    try:
-        socket.create_connection((address.hostname, address.port or 443), timeout=3).close()
-    except OSError:
-        return False
-    return True
-
-
-def _from_pretrained(
-    where: str, name: str, trust_remote_code: bool, *, dtype: str = "float32", **options: Any
-) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    options["trust_remote_code"] = trust_remote_code
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(where, **options)
-        answer: Any = AutoModelForCausalLM.from_pretrained(where, dtype=dtype, output_loading_info=True, **options)
-    except Exception as error:  # a broken file raises whatever its parser does: KeyError, struct.error, EOFError …
-        raise InputError(_explain_load_error(name, error)) from error
-    model, report = answer
-    if report["missing_keys"]:
-        missing = sorted(report["missing_keys"])
-        raise InputError(f"{name} lacks {len(missing)} of its weights, such as {missing[0]}. Fetch it again.")
-    return model.eval(), tokenizer
-
-
-def _explain_load_error(name: str, error: Exception) -> str:
-    text = " ".join(str(error).split())
-    causes = {type(cause).__name__ for cause in _chain(error)}
-    if "trust_remote_code" in text:
-        return (
-            f"{name} brings Python code of its own, which would run on this machine with your rights. "
-            "Read it, then pass --trust-remote-code to allow it."
-        )
-    if "GatedRepoError" in causes or "gated repo" in text:
-        return f"{name} is gated: ask for access on its page at the hub, then log in with `hf auth login`."
-    if "RepositoryNotFoundError" in causes or "is not a valid model identifier" in text:
-        return f"There is no model {name!r} on the hub, and no folder of that name here. Check the spelling."
-    if "OfflineModeIsEnabled" in causes or "LocalEntryNotFoundError" in causes or "couldn't connect" in text.lower():
-        return (
-            f"{name} is not on this machine, and the hub cannot be reached. Fetch it where there is a network "
-            f"with `hf download {name}`, or use a folder, a .gguf file or the embedded family."
-        )
-    return f"{name} cannot be loaded: {type(error).__name__}: {text[:300]}"
-
-
-def _chain(error: BaseException | None) -> list[BaseException]:
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
-        error = error.__cause__ or error.__context__
-    return found
-
-
-def _check_weight_files(path: Path) -> None:
-    """Name the usual ways in which a weight file is broken, which the loader reports as header errors."""
-    from safetensors import SafetensorError, safe_open
-
-    for file in sorted([*path.glob("*.safetensors"), *path.glob("*.bin")]):
-        if not file.is_file():
-            raise InputError(f"{file} is no file. Fetch it again.")
-        with file.open("rb") as stream:
-            head = stream.read(20)
-        if head.startswith(b"version https://git"):
-            raise InputError(f"{file} is a Git LFS pointer, not the weights. Run `git lfs pull`, or fetch it again.")
-        if not head:
-            raise InputError(f"{file} is empty. Fetch it again.")
-        if file.suffix == ".bin":
-            continue
-        try:
-            with safe_open(file, "pt"):
-                pass
-        except SafetensorError as error:
-            raise InputError(f"{file} is truncated or damaged ({error}). Fetch it again.") from error
 
 
 # ---------------------------------------------------------------- cards and caches

@@ -25,7 +25,7 @@ def tiny_folder(tmp_path_factory):
 
 @pytest.fixture
 def offline(monkeypatch):
-    monkeypatch.setattr(models, "_hub_reachable", lambda: False)
+    monkeypatch.setattr(models, "hub_reachable", lambda: False)
 
 
 def refusal(name_or_path, **options) -> str:
@@ -339,14 +339,14 @@ def test_hub_is_asked_for_nothing_when_offline_is_set(monkeypatch):
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr("socket.create_connection", lambda *_, **__: pytest.fail("a connection was opened"))
-    assert not models._hub_reachable()
+    assert not models.hub_reachable()
 
 
 def fail_with(error: Exception, monkeypatch) -> None:
     def from_pretrained(*_, **__):
         raise OSError("the hub's own long story") from error
 
-    monkeypatch.setattr(models, "_hub_reachable", lambda: True)
+    monkeypatch.setattr(models, "hub_reachable", lambda: True)
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", from_pretrained)
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
 
