@@ -2,8 +2,8 @@
 
     delcore bench loss --losses mle,del,emo --tokens 1024
 
-Every round runs plain cross-entropy on full logits and then each variant; a ratio compares two neighbours of one
-round, so a machine that changes its speed changes both. Memory is what a run needs beyond its inputs: on a GPU the
+Every ratio is that of two neighbours, one run right after the other and that in every round, so a machine that changes
+its speed changes both. Memory is what a run needs beyond its inputs: on a GPU the
 allocator's own peak, on Linux the peak resident set of the process.
 """
 
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,11 @@ from delcore.digits import IGNORE, DigitVocab
 from delcore.errors import InputError
 from delcore.losses import get_loss, numeric_loss
 from delcore.losses.lean import lean_loss
+
+T = TypeVar("T")
+
+Pair = tuple[tuple[float, float | None], tuple[float, float | None]]
+"""Seconds and bytes of what is compared with, and of the variant run right after it."""
 
 BASELINE = "cross-entropy on full logits"
 
@@ -57,8 +62,13 @@ class Sizes:
         """Check the ranges."""
         if min(self.tokens, self.width, self.rounds) < 1 or self.vocab < 11 or not 0 < self.supervised <= 1:
             raise InputError("`--tokens`, `--width`, `--rounds` must be at least 1, `--supervised` in (0, 1].")
-        if not isinstance(getattr(torch, self.dtype, None), torch.dtype):
-            raise InputError(f"`--dtype` must name a torch dtype, such as float32 or bfloat16; got {self.dtype!r}.")
+        dtype = getattr(torch, self.dtype, None)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise InputError(f"`--dtype` must name a floating dtype, such as float32 or bfloat16; got {self.dtype!r}.")
+        try:
+            torch.zeros(1, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(f"`--device` {self.device!r} cannot be used: {str(error).splitlines()[0][:200]}") from None
 
 
 @dataclass(frozen=True)
@@ -86,13 +96,14 @@ def bench_losses(losses: Sequence[str], sizes: Sizes, progress: Callable[[str], 
         against lean `mle`.
     """
     variants = _variants([get_loss(name).name for name in losses], sizes)
-    rounds: list[dict[str, tuple[float, float | None]]] = []
+    pairs = [(name, BASELINE) for name in variants if name != BASELINE]
+    pairs += [(name, "lean mle") for name in variants if name.startswith("lean") and name != "lean mle"]
+    rounds: list[list[Pair]] = []
     for number in range(sizes.rounds + 1):
-        rounds.append({name: _measure(run, sizes.device) for name, run in variants.items()})
+        rounds.append([(_measure(variants[b], sizes.device), _measure(variants[a], sizes.device)) for a, b in pairs])
         if progress:
             progress(f"round {number}/{sizes.rounds}" + ("  (warm-up)" if number == 0 else ""))
-    ratios = [_ratio(name, BASELINE, rounds[1:]) for name in variants if name != BASELINE]
-    ratios += [_ratio(n, "lean mle", rounds[1:]) for n in variants if n.startswith("lean") and n != "lean mle"]
+    ratios = [_ratio(*pair, [one[i] for one in rounds[1:]]) for i, pair in enumerate(pairs)]
     return {"sizes": asdict(sizes), "machine": machine(sizes.device), "ratios": [asdict(ratio) for ratio in ratios]}
 
 
@@ -168,21 +179,29 @@ def _inputs(sizes: Sizes) -> tuple[Tensor, Tensor, Tensor, DigitVocab]:
 
 def _measure(run: Callable[[], None], device: str) -> tuple[float, float | None]:
     """Seconds and peak bytes beyond what is held before the run."""
+
+    def timed() -> float:
+        started = time.perf_counter()
+        run()
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()
+        return time.perf_counter() - started
+
+    return measure_peak(timed, device)
+
+
+def measure_peak(run: Callable[[], T], device: str) -> tuple[T, float | None]:
+    """What `run` returns, and its peak bytes beyond what is held before it; None where they cannot be measured."""
     gc.collect()
-    cuda = device.startswith("cuda")
-    if cuda:
+    if device.startswith("cuda"):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before: float | None = torch.cuda.memory_allocated()
     else:
         before = _resident("VmRSS") if _reset_peak() else None
-    started = time.perf_counter()
-    run()
-    if cuda:
-        torch.cuda.synchronize()
-    seconds = time.perf_counter() - started
-    peak = torch.cuda.max_memory_allocated() if cuda else _resident("VmHWM")
-    return seconds, None if before is None else peak - before
+    result = run()
+    peak = torch.cuda.max_memory_allocated() if device.startswith("cuda") else _resident("VmHWM")
+    return result, None if before is None else peak - before
 
 
 def _reset_peak() -> bool:
@@ -202,13 +221,14 @@ def _resident(field: str) -> float:
     return float(next(line.split()[1] for line in status.splitlines() if line.startswith(field))) * 1024
 
 
-def _ratio(name: str, against: str, rounds: Sequence[dict[str, tuple[float, float | None]]]) -> Ratio:
-    seconds = [one[name][0] / one[against][0] for one in rounds]
-    memory = [mine / theirs for one in rounds if (mine := one[name][1]) is not None and (theirs := one[against][1])]
-    return Ratio(name, against, _spread(seconds), _spread(memory) if memory else None)
+def _ratio(name: str, against: str, pairs: Sequence[Pair]) -> Ratio:
+    seconds = [mine[0] / theirs[0] for theirs, mine in pairs]
+    memory = [mine[1] / theirs[1] for theirs, mine in pairs if mine[1] is not None and theirs[1]]
+    return Ratio(name, against, spread(seconds), spread(memory) if memory else None)
 
 
-def _spread(values: Sequence[float]) -> tuple[float, float, float]:
+def spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Median, lowest and highest."""
     return statistics.median(values), min(values), max(values)
 
 
@@ -217,10 +237,10 @@ def format_bench(result: dict[str, Any]) -> str:
     sizes = ", ".join(f"{key} {value}" for key, value in result["sizes"].items())
     lines = [f"{result['machine']}; {sizes}", "", f"{'variant':<28}{'against':<32}{'time':<24}peak memory"]
     for ratio in result["ratios"]:
-        columns = [_format_spread(ratio[key]) for key in ("time", "memory")]
+        columns = [_formatspread(ratio[key]) for key in ("time", "memory")]
         lines.append(f"{ratio['name']:<28}{ratio['against']:<32}{columns[0]:<24}{columns[1]}")
     return "\n".join([*lines, "", "Ratios: median (lowest to highest) over the rounds; memory beyond the inputs."])
 
 
-def _format_spread(spread: Sequence[float] | None) -> str:
+def _formatspread(spread: Sequence[float] | None) -> str:
     return "–" if spread is None else f"{spread[0]:.2f} ({spread[1]:.2f} to {spread[2]:.2f})"

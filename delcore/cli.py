@@ -1,4 +1,4 @@
-"""The command line: `delcore probe`, `train`, `bench`, `dashboard`.
+"""The command line: `delcore probe`, `train`, `sweep`, `bench`, `dashboard`.
 
 Parsing loads nothing heavy; each command imports what it needs when it runs. Bad input is one line on standard
 error and exit code 2.
@@ -8,6 +8,7 @@ import argparse
 import ast
 import dataclasses
 import json
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -19,14 +20,21 @@ from delcore.config import TrainConfig
 from delcore.errors import InputError
 
 
+class StoppedError(Exception):
+    """A run was ended by a signal, and saved."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = build_parser().parse_args(argv)
     try:
         arguments.run(arguments)
     except InputError as error:
-        sys.stderr.write(f"delcore: {error}\n")
+        if os.environ.get("RANK", "0") == "0":  # of several processes one is enough to say it
+            sys.stderr.write(f"delcore: {error}\n")
         return 2
+    except StoppedError as stopped:
+        return 128 + int(stopped.args[0])  # as shells say it
     except KeyboardInterrupt:
         sys.stderr.write("delcore: interrupted.\n")
         return 130
@@ -47,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_probe(commands)
     _add_train(commands)
+    _add_sweep(commands)
     _add_bench(commands)
     _add_dashboard(commands)
     return parser
@@ -135,56 +144,104 @@ def _format_model(facts: dict[str, Any]) -> str:
 # ---------------------------------------------------------------- train
 
 
+TRAIN_HELP: dict[str, tuple[Any, str]] = {
+    "model": (str, "hub id, folder, .gguf file, embedded[:LOSS] or scratch"),
+    "data": (str, "arithmetic; a .jsonl, .json or .parquet file, or a folder of them; or a dataset of the hub"),
+    "split": (str, "of a dataset with several"),
+    "template": (str, "how a row becomes a prompt: plain, alpaca, or chat for the tokenizer's own"),
+    "steps": (int, "optimiser steps"),
+    "epochs": (float, "passes over the data, in place of --steps"),
+    "batch_size": (int, "samples per step, over all micro-batches and processes"),
+    "micro_batch_size": (int, "samples that a process holds at once; changes memory, not the result"),
+    "learning_rate": (float, "peak learning rate"),
+    "warmup": (float, "share of steps in which it rises"),
+    "weight_decay": (float, "of AdamW"),
+    "beta2": (float, "second decay rate of AdamW"),
+    "clip": (float, "limit of the gradient norm; 0 for none"),
+    "max_length": (int, "tokens of a sample"),
+    "supervise": (str, "response, or all to learn the prompt too"),
+    "seed": (int, "of sample order and everything random"),
+    "alpha": (float, "weight of the digit term; the loss's own if left out"),
+    "precision": (str, "float32, bf16-mixed (float32 weights) or bf16"),
+    "lora_rank": (int, "rank of LoRA adapters on all linear layers; 0 trains all weights"),
+    "lora_alpha": (int, "scale of the adapters; twice the rank if left out"),
+    "eval_every": (int, "steps between two measurements on held-out samples; 0 for none"),
+    "eval_data": (str, "where those come from; some of --data, then never trained on, if left out"),
+    "eval_samples": (int, "how many"),
+    "log_every": (int, "steps between two lines of metrics.jsonl"),
+    "save_every": (int, "steps between two checkpoints; 0 for one only when the run is stopped"),
+    "device": (str, "auto, cpu, cuda ..."),
+}
+"""Options of `train` that take a value: its kind, and what it is."""
+
+TRAIN_FLAGS = {
+    "resume": "go on from the newest whole checkpoint in --out; begin where there is none",
+    "gradient_checkpointing": "compute activations twice instead of keeping them",
+    "tensorboard": "write the metrics for TensorBoard too",
+    "trust_remote_code": "run Python files that come with the model",
+    "allow_low_coverage": "train though digits are merged into tokens",
+    "ignore_memory": "start although the estimate says that memory will not do",
+}
+
+
 def _add_train(commands: Any) -> None:
     parser = commands.add_parser("train", help="fine-tune a model under one loss")
     parser.add_argument("--loss", required=True, help="one of the losses, such as del")
     parser.add_argument("--out", required=True, type=Path, help="folder of the run; must not exist, or be empty")
-    defaults = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
-
-    def add(name: str, kind: Any, text: str) -> None:
-        shown = "" if defaults[name] is None else " (default: %(default)s)"
-        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=defaults[name], help=text + shown)
-
-    add("model", str, "hub id, folder, .gguf file, embedded[:LOSS] or scratch")
-    add("data", str, "arithmetic, or a .jsonl file")
-    add("steps", int, "optimiser steps")
-    add("batch_size", int, "samples per step")
-    add("learning_rate", float, "peak learning rate")
-    add("warmup", float, "share of steps in which it rises")
-    add("weight_decay", float, "of AdamW")
-    add("clip", float, "limit of the gradient norm; 0 for none")
-    add("max_length", int, "tokens of a sample")
-    add("seed", int, "of sample order and everything random")
-    add("alpha", float, "weight of the digit term; the loss's own if left out")
-    add("log_every", int, "steps between two lines of metrics.jsonl")
-    add("device", str, "auto, cpu, cuda ...")
-    parser.add_argument(
-        "--supervise",
-        choices=("response", "all"),
-        default="response",
-        help="response, or all to learn the prompt too (default: %(default)s)",
-    )
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the loss")
-    parser.add_argument("--trust-remote-code", action="store_true", help="run Python files that come with the model")
-    parser.add_argument("--allow-low-coverage", action="store_true", help="train though digits are merged into tokens")
+    _add_settings(parser, [*TRAIN_HELP], [*TRAIN_FLAGS])
     parser.set_defaults(run=_run_train)
 
 
+def _add_settings(parser: Any, names: Sequence[str], flags: Sequence[str]) -> None:
+    """Settings of a run; what is not given stays out of the arguments, so that a recipe may set it."""
+    defaults = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+    parser.add_argument("--recipe", help="named settings to begin from, such as qwen2.5-0.5b-lora")
+    for name in names:
+        kind, text = TRAIN_HELP[name]
+        shown = "" if defaults[name] is None else f" (default: {defaults[name]})"
+        parser.add_argument(
+            _flag(name), type=kind, default=argparse.SUPPRESS, help=text + shown, metavar=_metavar(kind)
+        )
+    for name in flags:
+        parser.add_argument(_flag(name), action="store_true", default=argparse.SUPPRESS, help=TRAIN_FLAGS[name])
+    parser.add_argument(
+        "--full-logits",
+        dest="lean",
+        action="store_false",
+        default=argparse.SUPPRESS,
+        help="make the [tokens, vocabulary] logits",
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the loss")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _metavar(kind: type) -> str:
+    return {str: "TEXT", int: "N", float: "X"}[kind]
+
+
+def train_config(arguments: argparse.Namespace, **fixed: Any) -> TrainConfig:
+    """The run that the arguments ask for."""
+    from delcore.recipes import config_from
+
+    names = [field.name for field in dataclasses.fields(TrainConfig) if hasattr(arguments, field.name)]
+    given = {name: getattr(arguments, name) for name in names}
+    return config_from(arguments.recipe, **{**given, "options": parse_options(arguments.set), **fixed})
+
+
 def _run_train(arguments: argparse.Namespace) -> None:
-    values: dict[str, Any] = {
-        field.name: getattr(arguments, field.name, None) for field in dataclasses.fields(TrainConfig)
-    }
-    config = TrainConfig(**{**values, "options": parse_options(arguments.set)})
-    from delcore.models import load_model, quiet_libraries
+    config = train_config(arguments)
+    from delcore.models import quiet_libraries
     from delcore.train import finetune
 
     quiet_libraries()
-
-    loaded = load_model(config.model, trust_remote_code=True) if arguments.trust_remote_code else None
-    run = finetune(config, loaded=loaded, progress=lambda line: _say(line))
-    _say(f"Saved {run.path}")
-    if run.steps_done < config.steps:
-        raise KeyboardInterrupt
+    run = finetune(config, progress=_say)
+    if run.stopped_by:
+        raise StoppedError(run.stopped_by)
+    if os.environ.get("RANK", "0") == "0":
+        _say(f"Saved {run.path}")
 
 
 def _say(line: str) -> None:
@@ -213,32 +270,82 @@ def _parse_value(text: str) -> Any:
     return value if isinstance(value, int | float) else text
 
 
+# ---------------------------------------------------------------- sweep
+
+
+def _add_sweep(commands: Any) -> None:
+    parser = commands.add_parser("sweep", help="train every loss with every seed, and tabulate")
+    parser.add_argument("--losses", default="all", help="names with commas, or all (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on (default: %(default)s)")
+    parser.add_argument("--out", required=True, type=Path, help="folder of the runs and the table; resumed if there")
+    _add_settings(
+        parser,
+        [name for name in TRAIN_HELP if name != "seed"],
+        [name for name in TRAIN_FLAGS if name != "resume"],
+    )
+    parser.set_defaults(run=_run_sweep)
+
+
+def _run_sweep(arguments: argparse.Namespace) -> None:
+    if arguments.seeds < 1:
+        raise InputError(f"`--seeds` must be at least 1; got {arguments.seeds}.")
+    base = train_config(arguments, loss="mle")
+    from delcore.models import quiet_libraries
+    from delcore.sweep import format_rows, parse_losses, sweep
+
+    quiet_libraries()
+    _print(format_rows(sweep(base, parse_losses(arguments.losses), range(arguments.seeds), _say)))
+
+
 # ---------------------------------------------------------------- bench
 
 
 def _add_bench(commands: Any) -> None:
-    parser = commands.add_parser("bench", help="measure what a loss costs, as ratios")
-    parser.add_argument("what", choices=["loss"], help="loss: forward and backward against plain cross-entropy")
-    parser.add_argument("--losses", default="mle,del,emo", help="names with commas, or all (default: %(default)s)")
-    parser.add_argument("--tokens", type=int, default=1024, help="positions (default: %(default)s)")
-    parser.add_argument("--supervised", type=float, default=0.5, help="share with a label (default: %(default)s)")
-    parser.add_argument("--width", type=int, default=896, help="of hidden states (default: %(default)s)")
-    parser.add_argument("--vocab", type=int, default=151_936, help="columns of the head (default: %(default)s)")
-    parser.add_argument("--dtype", default="float32", help="of hidden states and head (default: %(default)s)")
-    parser.add_argument("--device", default="cpu", help="where to run (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print the ratios as JSON")
-    parser.set_defaults(run=_run_bench)
+    parser = commands.add_parser("bench", help="measure what a loss or the training loop costs, as ratios")
+    kinds = parser.add_subparsers(title="what", required=True, metavar="WHAT")
+    loss = kinds.add_parser("loss", help="forward and backward of a loss against plain cross-entropy")
+    loss.add_argument("--losses", default="mle,del,emo", help="names with commas, or all (default: %(default)s)")
+    loss.add_argument("--tokens", type=int, default=1024, help="positions (default: %(default)s)")
+    loss.add_argument("--supervised", type=float, default=0.5, help="share with a label (default: %(default)s)")
+    loss.add_argument("--width", type=int, default=896, help="of hidden states (default: %(default)s)")
+    loss.add_argument("--vocab", type=int, default=151_936, help="columns of the head (default: %(default)s)")
+    loss.add_argument("--dtype", default="float32", help="of hidden states and head (default: %(default)s)")
+    loss.add_argument("--device", default="cpu", help="where to run (default: %(default)s)")
+    loss.set_defaults(run=_run_bench_loss)
+    train = kinds.add_parser("train", help="the training loop against Hugging Face's Trainer")
+    _add_settings(train, BENCH_SETTINGS, [])
+    train.set_defaults(run=_run_bench_train)
+    for one in (loss, train):
+        one.add_argument("--rounds", type=int, default=7, help="rounds that count (default: %(default)s)")
+        one.add_argument("--json", action="store_true", help="print the ratios as JSON")
 
 
-def _run_bench(arguments: argparse.Namespace) -> None:
+BENCH_SETTINGS = (
+    *("model", "data", "split", "template", "steps", "batch_size", "micro_batch_size", "learning_rate", "max_length"),
+    *("precision", "lora_rank", "device"),
+)
+
+
+def _run_bench_loss(arguments: argparse.Namespace) -> None:
     from delcore.bench import Sizes, bench_losses, format_bench
     from delcore.losses import LOSSES
 
     sizes = Sizes(**{field.name: getattr(arguments, field.name) for field in dataclasses.fields(Sizes)})
     names = list(LOSSES) if arguments.losses == "all" else arguments.losses.split(",")
     result = bench_losses(names, sizes, progress=_say)
-    sys.stdout.write((json.dumps(result) if arguments.json else format_bench(result)) + "\n")
+    _print(json.dumps(result) if arguments.json else format_bench(result))
+
+
+def _run_bench_train(arguments: argparse.Namespace) -> None:
+    config = train_config(arguments, loss="mle", out=Path("unused"))
+    if config.steps < 3 or arguments.rounds < 1:
+        raise InputError("`--steps` must be at least 3 and `--rounds` at least 1.")
+    from delcore.bench_train import bench_training, format_training
+    from delcore.models import quiet_libraries
+
+    quiet_libraries()
+    result = bench_training(config, arguments.rounds, progress=_say)
+    _print(json.dumps(result) if arguments.json else format_training(result))
 
 
 # ---------------------------------------------------------------- dashboard

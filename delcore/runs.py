@@ -7,128 +7,238 @@ import json
 import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from delcore.config import TrainConfig
-from delcore.data import Batch, iterate_samples
+from delcore.data import Encoded
+from delcore.digits import IGNORE
 from delcore.errors import InputError
 from delcore.losses import LossOutput
 
 PER_DIGIT = ("digit_mass", "digit_entropy_nats", "digit_accuracy")
 """Measures that are means over digits."""
 
+SUMS = ("cross_entropy", "digit_term", *PER_DIGIT, "tokens", "digits")
+"""Entries of `sum_measures`; all may be added over micro-batches, processes and (but for the first two) steps."""
+
+STEP_FACTS = ("grad_norm", "learning_rate")
 FINGERPRINT_SAMPLES = 1000
 
 Progress = Callable[[str], None]
+
+
+def sum_measures(output: LossOutput) -> Tensor:
+    """What is logged of one micro-batch, as a vector of `SUMS`, without waiting for the device."""
+    n = output.n_digits
+    digit_sums = (output.digit_mass * n, output.digit_entropy_nats * n, output.digit_accuracy * n)
+    parts = (output.token_term, output.digit_term, *digit_sums, output.n_tokens, n)
+    return torch.stack([part.detach().float() for part in parts])
+
+
+def average_measures(rows: Sequence[Sequence[float]]) -> dict[str, float | None]:
+    """Means over steps of some rows of `SUMS`; the digit measures are means over digits, None where there are none."""
+    columns = dict(zip(SUMS, zip(*rows, strict=True), strict=True))
+    means: dict[str, float | None] = {key: sum(column) / len(rows) for key, column in columns.items()}
+    digits = sum(columns["digits"])
+    for key in PER_DIGIT:
+        means[key] = sum(columns[key]) / digits if digits else None
+    return {"loss": sum(columns["cross_entropy"] + columns["digit_term"]) / len(rows), **means}
 
 
 class MetricsLog:
     """Means over `log_every` steps, written to metrics.jsonl and shown as progress.
 
     `tokens` and `digits` are means per step; the digit measures are means per digit, None where there was none.
+    Held-out measurements go to heldout.jsonl. With several processes all of them must call every method.
+
+    Args:
+        config: the run.
+        progress: shows a line of text; only the main process has one.
+        resumed: the state of the checkpoint that the run goes on from; lines written after it are dropped.
+        device: where the loop keeps its sums.
+        reduce: adds a tensor up over all processes.
+        writes: whether this process is the one that writes.
     """
 
-    def __init__(self, config: TrainConfig, progress: Progress | None) -> None:
-        """Open metrics.jsonl in the run folder."""
-        self.config, self.progress = config, progress
+    def __init__(
+        self,
+        config: TrainConfig,
+        progress: Progress | None,
+        *,
+        resumed: Mapping[str, Any] | None = None,
+        device: torch.device | str = "cpu",
+        reduce: Callable[[Tensor], Tensor] = lambda tensor: tensor,
+        writes: bool = True,
+    ) -> None:
+        """Open the logs in the run folder."""
+        self.config, self.progress, self.reduce, self.writes = config, progress, reduce, writes
         self.lines: list[dict[str, Any]] = []
-        self._file = (config.out / "metrics.jsonl").open("w", encoding="utf-8")
-        self._started = self._shown = self._last = time.perf_counter()
-        self._window: list[dict[str, Tensor | float]] = []
+        self.heldout: list[dict[str, Any]] = []
         self.tally = {"samples": 0, "samples_cut": 0, "samples_unsupervised": 0, "samples_split_seam": 0}
+        self._rows: list[Tensor] = []
+        self._started = self._shown = self._last = time.perf_counter()
+        self._start = resumed["step"] if resumed else 0
+        kept = resumed["log"]["lines"] if resumed else {}
+        if resumed:
+            self.tally = dict(resumed["log"]["tally"])
+            # The main process takes the steps that no line shows yet; sums over processes stay what they were.
+            self._rows = [torch.tensor(row, device=device) * float(writes) for row in resumed["log"]["pending"]]
+        self._files: dict[str, Any] = {}
+        self._board: Any = None
+        if writes:
+            self.lines = self._open("metrics.jsonl", kept)
+            self.heldout = self._open("heldout.jsonl", kept) if config.eval_every else []
+            if config.tensorboard:
+                self._board = _tensorboard(config.out, self._start)
 
-    def count(self, batch: Batch) -> None:
+    def _open(self, name: str, kept: Mapping[str, int]) -> list[dict[str, Any]]:
+        """Open one log to write on; returns the lines that stand from before."""
+        path = self.config.out / name
+        old = path.read_text(encoding="utf-8").splitlines()[: kept[name]] if kept.get(name) else []
+        self._files[name] = path.open("w", encoding="utf-8")
+        self._files[name].writelines(line + "\n" for line in old)
+        self._files[name].flush()
+        return [json.loads(line) for line in old]
+
+    def count(self, encoded: Sequence[Encoded]) -> None:
         """Add up what encoding met; a run says at its end what the length limit cost."""
-        counts = (len(batch.labels), batch.n_cut, batch.n_unsupervised, batch.n_split_seams)
+        unsupervised = sum(all(label == IGNORE for label in sample.labels[1:]) for sample in encoded)
+        counts = (len(encoded), sum(s.cut > 0 for s in encoded), unsupervised, sum(s.split_seam for s in encoded))
         self.tally = {key: total + n for (key, total), n in zip(self.tally.items(), counts, strict=True)}
 
-    def add(self, step: int, output: LossOutput, grad_norm: Tensor, learning_rate: float) -> None:
-        """Take one step's numbers; tensors are read only when a line is due."""
-        self._window.append(
-            {
-                "loss": output.total.detach(),
-                "cross_entropy": output.token_term.detach(),
-                "digit_term": output.digit_term.detach(),
-                "digit_mass": output.digit_mass,
-                "digit_entropy_nats": output.digit_entropy_nats,
-                "digit_accuracy": output.digit_accuracy,
-                "tokens": output.n_tokens,
-                "digits": output.n_digits,
-                "grad_norm": grad_norm.detach(),
-                "learning_rate": learning_rate,
-            }
-        )
+    def add(self, step: int, sums: Tensor, grad_norm: Tensor, learning_rate: float) -> None:
+        """Take one step's `SUMS` of this process; tensors are read only when a line is due."""
+        facts = torch.stack([grad_norm.detach().float().to(sums.device), sums.new_tensor(learning_rate)])
+        self._rows.append(torch.cat([sums, facts if self.writes else torch.zeros_like(facts)]))
         if step % self.config.log_every == 0 or step == self.config.steps:
             self._write(step)
 
+    def add_heldout(self, step: int, sums: Tensor) -> None:
+        """Take the `SUMS` of one pass over the held-out samples."""
+        line: dict[str, Any] = {"step": step, **average_measures([self.reduce(sums).tolist()])}
+        self._put("heldout.jsonl", line)
+        self.heldout.append(line)
+        self.say(
+            f"step {step}: on held-out samples cross-entropy {line['cross_entropy']:.4f}, "
+            f"digit accuracy {line['digit_accuracy'] or 0:.1%}"
+        )
+
     def _write(self, step: int) -> None:
-        rows = [{key: float(value) for key, value in row.items()} for row in self._window]
-        line: dict[str, Any] = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
-        digits = sum(row["digits"] for row in rows)
-        for key in PER_DIGIT:  # means over digits, not over steps; absent where there were none
-            line[key] = sum(row[key] * row["digits"] for row in rows) / digits if digits else None
+        rows = self.pending()
+        self._rows = []
+        n = len(SUMS)
+        line: dict[str, Any] = average_measures([row[:n] for row in rows])
+        line |= {key: sum(row[n + i] for row in rows) / len(rows) for i, key in enumerate(STEP_FACTS)}
         if not math.isfinite(line["loss"]):
-            self._window = []
             raise InputError(
-                f"At step {step} the loss is not finite, so the run was stopped and no weights were saved. "
+                f"At step {step} the loss is not finite, so the run was stopped and its weights were not saved. "
                 "Lower --learning-rate or --alpha; if it is the first step, the model's weights are damaged."
             )
         now = time.perf_counter()
-        tokens_per_second = line["tokens"] * len(rows) / (now - self._last)
-        self._last, self._window = now, []
-        line = {"step": step, **line, "tokens_per_second": tokens_per_second}
+        line = {"step": step, **line, "tokens_per_second": line["tokens"] * len(rows) / (now - self._last)}
+        self._last = now
         self.lines.append(line)
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
-        if self.progress and (now - self._shown > 2 or step == self.config.steps):
+        self._put("metrics.jsonl", line)
+        if now - self._shown > 2 or step == self.config.steps:
             self._shown = now
-            left = (now - self._started) / step * (self.config.steps - step)
-            self.progress(
+            left = (now - self._started) / (step - self._start) * (self.config.steps - step)
+            self.say(
                 f"step {step}/{self.config.steps}  cross-entropy {line['cross_entropy']:.4f}  "
                 f"digit term {line['digit_term']:.4f}  digit accuracy {line['digit_accuracy'] or 0:.1%}  "
-                f"{tokens_per_second:,.0f} tokens/s  {left / 60:.0f} min {left % 60:02.0f} s left"
+                f"{line['tokens_per_second']:,.0f} tokens/s  {_duration(left)} left"
             )
 
-    def close(self, step: int) -> None:
-        """Write what no line has shown yet, close the file, and say what the length limit cost."""
-        if self._window:
+    def pending(self) -> list[list[float]]:
+        """The steps that no line shows yet, added up over all processes."""
+        rows: list[list[float]] = self.reduce(torch.stack(self._rows)).tolist() if self._rows else []
+        return rows
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the log.
+
+        Raises:
+            InputError: the latest loss is not finite; such weights are not worth keeping.
+        """
+        rows = self.pending()
+        if not all(math.isfinite(row[0]) and math.isfinite(row[1]) for row in rows):
+            raise InputError("The loss is not finite any more, so no checkpoint was made. Lower --learning-rate.")
+        lines = {"metrics.jsonl": len(self.lines), "heldout.jsonl": len(self.heldout)}
+        return {"pending": rows, "tally": dict(self.tally), "lines": lines}
+
+    def finish(self, step: int) -> None:
+        """Write what no line has shown yet, and say what the length limit cost."""
+        if self._rows:
             self._write(step)
-        self._file.close()
         cut, unsupervised = self.tally["samples_cut"], self.tally["samples_unsupervised"]
-        if self.progress and (cut or unsupervised):
-            self.progress(
+        if cut or unsupervised:
+            self.say(
                 f"Of {self.tally['samples']} samples, {cut} were cut at {self.config.max_length} tokens and "
                 f"{unsupervised} had nothing left to learn. A higher --max-length keeps them whole."
             )
 
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+        if self._board is not None:
+            self._board.close()
 
-def run_record(config: TrainConfig, facts: dict[str, Any]) -> dict[str, Any]:
+    def _put(self, name: str, line: Mapping[str, Any]) -> None:
+        if name in self._files:
+            self._files[name].write(json.dumps(line) + "\n")
+            self._files[name].flush()
+        if self._board is not None:
+            group = name.removesuffix(".jsonl")
+            for key, value in line.items():
+                if key != "step" and value is not None:
+                    self._board.add_scalar(f"{group}/{key}", value, line["step"])
+
+    def say(self, line: str) -> None:
+        """Show a line, where somebody looks."""
+        if self.progress:
+            self.progress(line)
+
+
+def _duration(seconds: float) -> str:
+    hours, minutes = divmod(int(seconds) // 60, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds % 60:02.0f} s"
+
+
+def _tensorboard(out: Path, start: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise InputError('`--tensorboard` needs a package more: pip install "delcore[train]"') from None
+    return SummaryWriter(str(out / "tensorboard"), purge_step=start + 1 if start else None)
+
+
+# ---------------------------------------------------------------- how a run was made
+
+
+def run_record(config: TrainConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What it takes to make a run again: settings, versions, the data's fingerprint and measured facts."""
-    settings = {**dataclasses.asdict(config), "out": str(config.out), "options": dict(config.options)}
-    versions = {name: importlib.metadata.version(name) for name in ("delcore", "torch", "transformers")}
-    return {
-        "settings": settings,
-        "versions": {"python": platform.python_version(), **versions},
-        **facts,
-    }
+    names = ("delcore", "torch", "transformers", "accelerate")
+    versions = {name: importlib.metadata.version(name) for name in names}
+    return {"settings": settings_of(config), "versions": {"python": platform.python_version(), **versions}, **facts}
 
 
-def data_fingerprint(config: TrainConfig) -> str:
-    """SHA-256 of the file; of generated data, of its first thousand samples."""
-    if config.data != "arithmetic":
-        return hashlib.sha256(Path(config.data).read_bytes()).hexdigest()
-    texts = [
-        repr(sample) for _, sample in zip(range(FINGERPRINT_SAMPLES), iterate_samples(None, config.seed), strict=False)
-    ]
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+def settings_of(config: TrainConfig) -> dict[str, Any]:
+    """A configuration as JSON holds it."""
+    return {**dataclasses.asdict(config), "out": str(config.out), "options": dict(config.options)}
 
 
-def save_run(config: TrainConfig, model: Any, tokenizer: Any, facts: dict[str, Any]) -> None:
-    """Save weights (safetensors) and tokenizer beside the log; `config.json` holds the record as "delcore"."""
-    model.config.delcore = run_record(config, facts)
-    model.save_pretrained(config.out)
-    tokenizer.save_pretrained(config.out)
+def data_fingerprint(config: TrainConfig, samples: Sequence[Any] | None) -> str:
+    """SHA-256 of the data file; of other data, of the first thousand samples in their order."""
+    path = Path(config.data)
+    if samples is not None and path.is_file():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    from delcore.data import iterate_samples
+
+    drawn = zip(range(FINGERPRINT_SAMPLES), iterate_samples(samples, config.seed), strict=False)
+    return hashlib.sha256("\n".join(repr(sample) for _, sample in drawn).encode()).hexdigest()

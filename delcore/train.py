@@ -1,43 +1,49 @@
 """The training loop, from top to bottom.
 
     delcore train --loss del --model embedded --data arithmetic --steps 200 --out runs/del
+    accelerate launch --num_processes 2 -m delcore train ...    # the same, over several processes
 
 A run folder holds `config.json` (settings, versions, data fingerprint), `metrics.jsonl` (one line per logged
 step), safetensors weights and the tokenizer, so that `AutoModelForCausalLM.from_pretrained(run)` works. The
 embedded family was made by this loop.
+
+One optimiser step takes `batch_size` samples, the same ones for every loss, however they are cut into micro-batches
+and dealt to processes: the loss is divided by the tokens and digits of the whole step.
 """
 
 import dataclasses
+import functools
 import math
-import time
-from collections.abc import Iterator, Sequence
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from delcore.arithmetic import Sample
+from delcore.checkpoints import drop_checkpoints, load_checkpoint, save_checkpoint
 from delcore.config import TrainConfig
-from delcore.data import Batch, align, collate, encode_sample, iterate_samples, load_samples, measure_coverage, pad_id
-from delcore.digits import DigitVocab
+from delcore.data import Batch, Encoded, count_step, encode_sample, iterate_samples, micro_batches
 from delcore.errors import InputError
-from delcore.losses import get_loss, numeric_loss
-from delcore.models import LoadedModel, load_model
-from delcore.runs import MetricsLog, Progress, data_fingerprint, run_record, save_run
+from delcore.loss_model import LossModel
+from delcore.models import LoadedModel
+from delcore.prepare import CHECKPOINTS, Job, adapt, pick_device, prepare, record_facts
+from delcore.runs import SUMS, MetricsLog, Progress, sum_measures
+from delcore.saving import restore, save_record, save_run, training_state
 
-LOWEST_COVERAGE = 0.99
-COVERAGE_ROWS = 1000
-RELEASE_LAMBDAS = {"del": 10.0, "del_released": 1.0}
-"""The authors' λ per α, for one process without accumulation."""
-
-BETAS = (0.9, 0.95)
-"""AdamW's, as is usual for language models; the second is shorter than PyTorch's default."""
+BETA1 = 0.9
+"""AdamW's first decay rate."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, its logged metrics and its configuration."""
+    """A run that has ended: its folder, its logged metrics and its configuration."""
 
     path: Path
     metrics: list[dict[str, Any]]
@@ -46,12 +52,18 @@ class Run:
     steps_done: int
     """Fewer than `config.steps` after an interrupt."""
 
+    heldout: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """Lines of heldout.jsonl."""
+
+    stopped_by: int | None = None
+    """The signal that ended it early."""
+
 
 def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress: Progress | None = None) -> Run:
     """Train a model under one loss and save it.
 
-    Everything that can be wrong with the input is found before the run folder is made. An interrupt saves the
-    weights as they are, and `config.json` tells the step.
+    Everything that can be wrong with the input is found before the run folder is made. Ctrl-C and SIGTERM end the
+    run after the step at hand, with a checkpoint to go on from and the weights as they are.
 
     Args:
         config: the run.
@@ -59,72 +71,112 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
         progress: called with one line of text from time to time.
 
     Raises:
-        InputError: anything in `config` that cannot be used.
+        InputError: anything in `config` that cannot be used, or a loss that is not finite any more.
     """
-    loss = get_loss(config.loss)
-    alpha = loss.resolve_alpha(config.alpha)
-    check_options(config)
-    device = pick_device(config.device)
-    check_out(config.out)
-    samples = load_samples(config.data)
-    torch.manual_seed(config.seed)
-    model, tokenizer, card = loaded or load_model(config.model)
-    vocab = DigitVocab.from_tokenizer(tokenizer)
-    check_options(config, has_dot=vocab.dot is not None)
-    check_widths(model, tokenizer)
-    coverage = check_coverage(config, samples, tokenizer, vocab, progress)
+    progress = progress if os.environ.get("RANK", "0") == "0" else None
+    job = prepare(config, loaded, progress)
+    config = job.config
+    accelerator = make_accelerator(config)
+    ranks = accelerator.num_processes
+    device = accelerator.device if ranks > 1 else pick_device(config.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
 
-    config = dataclasses.replace(config, max_length=min(config.max_length, card.context))
-    model.to(device).train()
-    embedding = model.get_output_embeddings().weight.detach().clone() if config.loss == "emo" else None
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=config.learning_rate, betas=BETAS, weight_decay=config.weight_decay
-    )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, config))
-    batches = iterate_batches(config, samples, tokenizer)
+    loss_model = LossModel(
+        adapt(job.model, config), config.loss, job.vocab, alpha=config.alpha, lean=config.lean, **config.options
+    ).to(device)
+    if config.lean and loss_model.why_full and progress:
+        progress(loss_model.why_full)
+    trained = [parameter for parameter in loss_model.parameters() if parameter.requires_grad]
+    adamw = torch.optim.AdamW(trained, betas=(BETA1, config.beta2), weight_decay=config.weight_decay)
+    model, optimizer = accelerator.prepare(loss_model, adamw)
 
-    config.out.mkdir(parents=True, exist_ok=True)
-    facts: dict[str, Any] = {
-        "alpha": alpha,
-        **({"release_lambda": RELEASE_LAMBDAS[config.loss] * alpha} if config.loss in RELEASE_LAMBDAS else {}),
-        "model": card.name,
-        "model_source": card.source,
-        "data_sha256": data_fingerprint(config),
-        "model_revision": card.revision,
-        "digit_coverage": coverage,
-    }
-    model.config.delcore = run_record(config, facts)
-    model.config.save_pretrained(config.out)
-    log = MetricsLog(config, progress)
-    steps_done = 0
-    try:
-        for step, batch in zip(range(1, config.steps + 1), batches, strict=False):
-            log.count(batch)
-            if batch.n_supervised == 0:
+    facts = record_facts(job, ranks)
+    accelerator.wait_for_everyone()  # every process has found the run folder as it has to be
+    if accelerator.is_main_process:
+        save_record(job, facts)
+    state = load_checkpoint(job.checkpoint) if job.checkpoint else None
+    steps_done = state["step"] if state else 0
+    reduce = functools.partial(accelerator.reduce, reduction="sum")
+    log = MetricsLog(config, progress, resumed=state, device=device, reduce=reduce, writes=accelerator.is_main_process)
+    if state:
+        restore(state, model, optimizer)
+        log.say(f"Going on after step {steps_done}.")
+    heldout = deal(job, [encode(job, sample) for sample in job.heldout], accelerator)
+
+    with StopRequests() as stop:
+        try:
+            for step in range(steps_done + 1, config.steps + 1):
+                encoded = encode_step(job, step)
+                n_tokens, n_digits = count_step(encoded, job.vocab)
+                log.count(encoded)
+                if n_tokens > 0:  # else there is nothing to learn: even momentum must not move the weights
+                    batches = deal(job, encoded, accelerator)
+                    sums = torch.zeros(len(SUMS), device=device)
+                    for batch in batches:
+                        last = batch is batches[-1]
+                        with nullcontext() if last else accelerator.no_sync(model):
+                            output = model(**inputs_of(batch, device), step_tokens=n_tokens, step_digits=n_digits)
+                            # Gradients are averaged over processes, but the counts are sums over them.
+                            accelerator.backward(output.total * ranks)
+                        sums += sum_measures(output)
+                    rate = config.learning_rate * learning_rate_factor(step - 1, config)
+                    for group in optimizer.param_groups:
+                        group["lr"] = rate
+                    norm = accelerator.clip_grad_norm_(model.parameters(), config.clip or math.inf)
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    log.add(step, sums, norm, rate)
                 steps_done = step
-                continue  # nothing to learn: even momentum must not move the weights
-            labels = batch.labels.to(device)
-            logits = model(
-                input_ids=batch.input_ids.to(device), attention_mask=batch.attention_mask.to(device), use_cache=False
-            ).logits
-            output = numeric_loss(
-                config.loss, *align(logits, labels), vocab, alpha=config.alpha, embedding=embedding, **config.options
-            )
-            output.total.backward()
-            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip or math.inf)
-            rate = float(schedule.get_last_lr()[0])
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad(set_to_none=True)
-            steps_done = step
-            log.add(step, output, norm, rate)
-    except KeyboardInterrupt:
-        if progress:
-            progress(f"Interrupted after step {steps_done}: saving the weights as they are.")
-    finally:
-        log.close(steps_done)
-    save_run(config, model.eval(), tokenizer, {**facts, **log.tally, "steps_done": steps_done})
-    return Run(config.out, log.lines, config, steps_done)
+                if config.eval_every and (step % config.eval_every == 0 or step == config.steps):
+                    log.add_heldout(step, measure_heldout(model, job, heldout, device, reduce))
+                stopped_by = stop.agreed(reduce, device)
+                if stopped_by or (config.save_every and step % config.save_every == 0 and step < config.steps):
+                    state = training_state(step, model, optimizer, log, accelerator)
+                    if accelerator.is_main_process:
+                        keep(config, step, state, log)
+                if stopped_by:
+                    log.say(f"Stopped after step {step}; --resume goes on from there.")
+                    break
+            else:
+                stopped_by = None
+            log.finish(steps_done)
+        finally:
+            log.close()
+    save_run(job, model, accelerator, {**facts, **log.tally, "steps_done": steps_done})
+    if steps_done == config.steps and accelerator.is_main_process:
+        drop_checkpoints(config.out / CHECKPOINTS)
+    return Run(config.out, log.lines, config, steps_done, log.heldout, stopped_by)
+
+
+# ---------------------------------------------------------------- one step's samples
+
+
+def encode(job: Job, sample: Any) -> Encoded:
+    """One sample as tokens, as this run wants them."""
+    return encode_sample(job.tokenizer, sample, max_length=job.config.max_length, supervise=job.config.supervise)
+
+
+def encode_step(job: Job, step: int) -> list[Encoded]:
+    """The samples of one optimiser step, from 1: a function of seed and step, so a resumed run meets the same."""
+    size = job.config.batch_size
+    source = iterate_samples(job.samples, job.config.seed, start=(step - 1) * size)
+    return [encode(job, next(source)) for _ in range(size)]
+
+
+def deal(job: Job, encoded: Sequence[Encoded], accelerator: Any) -> list[Batch]:
+    """This process's micro-batches of some samples, of similar lengths each."""
+    ranks = accelerator.num_processes
+    size = job.config.micro_batch_size or -(-job.config.batch_size // ranks)
+    return micro_batches(encoded, size, job.pad, rank=accelerator.process_index, ranks=ranks)
+
+
+def inputs_of(batch: Batch, device: torch.device) -> dict[str, Any]:
+    """What `LossModel` takes of a batch."""
+    tensors = {
+        key: getattr(batch, key).to(device, non_blocking=True) for key in ("input_ids", "attention_mask", "labels")
+    }
+    return {**tensors, "n_supervised": batch.n_supervised}
 
 
 def learning_rate_factor(step: int, config: TrainConfig) -> float:
@@ -136,89 +188,81 @@ def learning_rate_factor(step: int, config: TrainConfig) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(progress, 1)))
 
 
-def iterate_batches(config: TrainConfig, samples: Sequence[Sample] | None, tokenizer: Any) -> Iterator[Batch]:
-    """Endless padded batches; the same samples in the same order for every loss."""
-    source = iterate_samples(samples, config.seed)
-    while True:
-        drawn = [next(source) for _ in range(config.batch_size)]
-        encoded = [
-            encode_sample(tokenizer, sample, max_length=config.max_length, supervise=config.supervise)
-            for sample in drawn
-        ]
-        yield collate(encoded, pad_id(tokenizer))
+# ---------------------------------------------------------------- beside the steps
 
 
-# ---------------------------------------------------------------- before the first step
+@torch.no_grad()
+def measure_heldout(model: Any, job: Job, batches: Sequence[Batch], device: torch.device, reduce: Any) -> Tensor:
+    """`SUMS` of the held-out samples that this process holds."""
+    counts = torch.tensor([[b.n_supervised, int(job.vocab.is_digit(b.labels[:, 1:]).sum())] for b in batches])
+    n_tokens, n_digits = reduce(counts.sum(0).to(device)).tolist()
+    model.eval()
+    sums = torch.zeros(len(SUMS), device=device)
+    for batch in batches:
+        sums += sum_measures(model(**inputs_of(batch, device), step_tokens=n_tokens, step_digits=n_digits))
+    model.train()
+    return sums
 
 
-def check_out(out: Path) -> None:
-    """Refuse a run folder that holds something, or that cannot be made."""
+def keep(config: TrainConfig, step: int, state: dict[str, Any], log: MetricsLog) -> None:
+    """Save a checkpoint; a disk that is full costs a warning, not the run."""
     try:
-        if out.is_symlink() and not out.exists():
-            raise InputError(f"`--out` {out} is a link to nowhere. Choose another folder, or remove it first.")
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise InputError(f"`--out` {out} exists and is not empty. Choose another folder, or remove it first.")
-        parent = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-        probe = parent / f".delcore-{time.time_ns()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise InputError(f"`--out` {out} cannot be written: {error.strerror}.") from error
+        save_checkpoint(config.out / CHECKPOINTS, step, state)
+    except InputError as error:
+        log.say(f"Warning: {error}")
 
 
-def check_options(config: TrainConfig, *, has_dot: bool = True) -> None:
-    """Compute the loss once on one digit, so that no option is refused only after the run folder is made."""
-    if "alpha" in config.options:
-        raise InputError("`alpha` is no option of a loss: give it as --alpha.")
-    get_loss(config.loss).check_options(config.options)
-    label, vocab = torch.zeros(1, 1, dtype=torch.long), DigitVocab(range(10), dot=10 if has_dot else None)
-    logits, embedding = torch.zeros(1, 1, 11), torch.ones(11, 1)
-    numeric_loss(config.loss, logits, label, vocab, alpha=config.alpha, embedding=embedding, **config.options)
+def make_accelerator(config: TrainConfig) -> Any:
+    """Accelerate's engine: one process, or those that `accelerate launch` started."""
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
 
-
-def check_widths(model: Any, tokenizer: Any) -> None:
-    """Refuse a model with fewer rows than the tokenizer has tokens."""
-    rows, top = model.get_input_embeddings().weight.shape[0], max(tokenizer.get_vocab().values())
-    if top >= rows:
-        raise InputError(f"`--model` has {rows} embedding rows, but its tokenizer has the token id {top}.")
-
-
-def check_coverage(
-    config: TrainConfig,
-    samples: Sequence[Sample] | None,
-    tokenizer: Any,
-    vocab: DigitVocab,
-    progress: Progress | None = None,
-) -> float:
-    """Share of the data's digits that are single-digit tokens; too low a share is refused, or warned of."""
-    source = iterate_samples(samples, config.seed)
-    rows = COVERAGE_ROWS if samples is None else min(COVERAGE_ROWS, len(samples))
-    texts = [sample.prompt + sample.response for _, sample in zip(range(rows), source, strict=False)]
-    coverage = measure_coverage(texts, tokenizer, vocab)
-    if coverage.share < LOWEST_COVERAGE:
-        found = (
-            f"`--model` {config.model} writes only {coverage.covered} of {coverage.digits} digits "
-            f"({coverage.share:.1%}) as tokens of their own"
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    if alone:  # an earlier run of this process may have had another precision or device
+        AcceleratorState._reset_state(reset_partial_state=True)
+    accelerator = Accelerator(
+        cpu=config.device == "cpu",
+        mixed_precision="bf16" if config.precision == "bf16-mixed" else "no",
+        device_placement=False,
+    )
+    if config.batch_size % accelerator.num_processes:
+        raise InputError(
+            f"`--batch-size` {config.batch_size} must be a multiple of the {accelerator.num_processes} processes."
         )
-        if not config.allow_low_coverage and get_loss(config.loss).alpha is not None:
-            raise InputError(
-                f"{found}, and `{config.loss}` sees no others. Pick a model whose tokenizer splits numbers into "
-                "digits, or pass --allow-low-coverage."
-            )
-        if progress:
-            progress(f"Warning: {found}; no digit measure or digit term sees the others.")
-    return coverage.share
+    return accelerator
 
 
-def pick_device(device: str) -> torch.device:
-    """The named device; "auto" is a GPU if there is one."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        found = torch.device(device)
-        if found.type == "meta":
-            raise RuntimeError("it holds no numbers")
-        torch.zeros(1, device=found)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise InputError(f"`--device` {device!r} cannot be used: {str(error).splitlines()[0][:200]}") from error
-    return found
+class StopRequests:
+    """Between `with` and its end, Ctrl-C and SIGTERM only leave a note; a second one acts as usual."""
+
+    def __init__(self) -> None:
+        """Nothing has come yet."""
+        self.signal = 0
+        self._usual: dict[int, Any] = {}
+
+    def __enter__(self) -> "StopRequests":
+        """Listen; only the main thread can."""
+        if threading.current_thread() is threading.main_thread():
+            self._usual = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number
+        self._restore()
+
+    def __exit__(self, *error: object) -> None:
+        """Let signals act as they did."""
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._usual.items():
+            signal.signal(number, handler)
+
+    def agreed(self, reduce: Any, device: torch.device) -> int | None:
+        """The signal that any process has got, or None; with several processes all of them ask."""
+        if os.environ.get("WORLD_SIZE", "1") == "1":
+            return self.signal or None
+        seen = torch.zeros(65, device=device)  # a place for each signal
+        seen[self.signal] = 1
+        found = reduce(seen)[1:].nonzero()
+        return int(found[0]) + 1 if len(found) else None

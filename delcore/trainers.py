@@ -21,8 +21,10 @@ def numeric_trainer(Base: type, name: str, tokenizer: Any, *, alpha: float | Non
 
         trainer = numeric_trainer(Trainer, "del", tokenizer)(model=model, args=args, train_dataset=data)
 
-    Both counts are those of the whole accumulation window over all processes. `trainer.last_output` holds the terms
-    of the latest batch.
+    Both counts are those of the whole accumulation window over all processes; in evaluation those of each batch, so
+    that a set's loss is the mean of its batches', as Hugging Face has it. `trainer.last_output` holds the terms of the
+    latest batch. EMO's embedding is a copy of the head as it is at the first step of this trainer, so a run that is
+    resumed by a new trainer has another. TRL's own entropy and accuracy logs are not written.
 
     Args:
         Base: `transformers.Trainer`, `trl.SFTTrainer` or a subclass.
@@ -35,9 +37,9 @@ def numeric_trainer(Base: type, name: str, tokenizer: Any, *, alpha: float | Non
         InputError: an unknown loss or option, a tokenizer without digits.
     """
     loss = get_loss(name)
-    loss.check_options(options)
     loss.resolve_alpha(alpha)
     vocab = DigitVocab.from_tokenizer(tokenizer)
+    loss.check_values(options, has_dot=vocab.dot is not None)
 
     class NumericTrainer(Base):  # type: ignore[misc]
         """`Base` with the numeric loss in place of the model's own."""
@@ -47,6 +49,14 @@ def numeric_trainer(Base: type, name: str, tokenizer: Any, *, alpha: float | Non
         step_counts: tuple[Tensor, Tensor] | None = None
         embedding: Tensor | None = None
         last_output: LossOutput | None = None
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            """Refuse settings of another loss, which would be ignored."""
+            super().__init__(*args, **kwargs)
+            if self.args.label_smoothing_factor or getattr(self, "compute_loss_func", None) is not None:
+                raise InputError(
+                    f"This trainer's loss is `{name}`: leave out `label_smoothing_factor` and `compute_loss_func`."
+                )
 
         def get_batch_samples(
             self, epoch_iterator: Any, num_batches: int, device: torch.device
@@ -122,15 +132,18 @@ def trainer_loss(name: str, tokenizer: Any, *, alpha: float | None = None, **opt
         InputError: as `numeric_trainer`; or, when called, a window of more than one batch.
     """
     loss = get_loss(name)
-    loss.check_options(options)
     loss.resolve_alpha(alpha)
     if name == "emo":
         raise InputError(
             "`emo` needs the model's embedding, which a loss function is not given: use `numeric_trainer`."
         )
     vocab = DigitVocab.from_tokenizer(tokenizer)
+    loss.check_values(options, has_dot=vocab.dot is not None)
 
     def compute_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            if torch.distributed.get_world_size() > 1:
+                raise InputError("`trainer_loss` is for one process. For several use `delcore.numeric_trainer`.")
         logits, shifted = align(outputs.logits, labels)
         output = numeric_loss(name, logits, shifted, vocab, alpha=alpha, **options)
         if num_items_in_batch is not None and int(num_items_in_batch) != int(output.n_tokens):

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -14,12 +15,12 @@ import urllib.request
 
 import pytest
 
-from delcore import cli, load_model, models, train
+from delcore import cli, load_model, models, prepare, train
 from delcore.models import EMBEDDED_NAMES
 from tests import tokenizers_for_tests as tokenizers
 from tests.models_for_tests import copy_of, save_tiny
 
-COMMANDS = ("probe", "train", "dashboard")
+COMMANDS = ("probe", "train", "sweep", "bench", "dashboard")
 
 
 @pytest.fixture(scope="session")
@@ -225,7 +226,7 @@ def test_loss_with_model_is_refused(capsys, tiny_folder):
     "name", ["/no/such/folder", "embedded:nonsense", "none.gguf", "org/no-such-model", "no such model", "n" * 300, ""]
 )
 def test_unknown_model_is_refused_and_named(capsys, tmp_path, monkeypatch, command, name):
-    monkeypatch.setattr(models, "_hub_reachable", lambda: False)
+    monkeypatch.setattr(models, "hub_reachable", lambda: False)
     monkeypatch.chdir(tmp_path)
     assert_refused(capsys, *command, "--model", name, words=[name.removeprefix("embedded:")[:40]])
     assert not list(tmp_path.iterdir())
@@ -361,28 +362,29 @@ def test_low_coverage_is_refused_and_allowed_with_the_flag(capsys, tmp_path):
 
 
 def test_interrupt_before_the_first_step_ends_with_130(capsys, tiny_folder, tmp_path, monkeypatch):
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "load_model", interrupted)
+    monkeypatch.setattr(prepare, "load_model", interrupted)
     code, _, err = run_cli(capsys, *train_argv(tiny_folder, tmp_path / "run"))
     assert (code, err) == (130, "delcore: interrupted.\n")
     assert not (tmp_path / "run").exists()
 
 
-def test_interrupted_training_saves_and_does_not_end_as_a_success(capsys, tiny_folder, tmp_path, monkeypatch):
-    real = train.iterate_batches
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_training_saves_and_does_not_end_as_a_success(capsys, tiny_folder, tmp_path, monkeypatch, number):
+    real = train.encode_step
 
-    def interrupted(*arguments):
-        yield next(real(*arguments))
-        raise KeyboardInterrupt
+    def stopped(job, step):
+        os.kill(os.getpid(), number)
+        return real(job, step)
 
-    monkeypatch.setattr(train, "iterate_batches", interrupted)
+    monkeypatch.setattr(train, "encode_step", stopped)
     out = tmp_path / "run"
     code, _, err = run_cli(capsys, *train_argv(tiny_folder, out))
-    assert "nterrupted after step 1" in err
+    assert "Stopped after step 1" in err
     assert load_model(out)
-    assert code == 130
+    assert code == 128 + number
 
 
 # ---------------------------------------------------------------- as a process

@@ -19,7 +19,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import delcore
 from delcore import LOSSES, InputError, TrainConfig, finetune, load_model, train
+from delcore.arithmetic import Sample
+from delcore.data import collate, encode_sample, pad_id
 from delcore.digits import IGNORE
+from delcore.prepare import prepare
 from delcore.runs import PER_DIGIT
 from tests import tokenizers_for_tests as tokenizers
 from tests.models_for_tests import save_tiny, tiny_loaded
@@ -42,8 +45,8 @@ def write_jsonl(file: Path, *rows) -> Path:
     return file
 
 
-def weights_of(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(run / "model.safetensors")
+def weights_of(run: Path, name: str = "model.safetensors") -> dict[str, torch.Tensor]:
+    return load_file(run / name)
 
 
 def assert_same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
@@ -105,8 +108,7 @@ def test_digit_measures_are_absent_where_there_was_no_digit(tmp_path):
 
 
 def test_last_metrics_line_is_written_though_the_last_batch_teaches_nothing(tmp_path, monkeypatch):
-    batches = real_batches(2)
-    monkeypatch.setattr(train, "iterate_batches", lambda *_: iter([*batches, masked(batches[0])]))
+    mask_steps(monkeypatch, 3)
     run = run_tiny(tmp_path / "run", steps=3, log_every=2)
     assert run.metrics[-1]["step"] >= 2
     run = run_tiny(tmp_path / "long", steps=3, log_every=10)
@@ -185,16 +187,12 @@ def test_another_seed_gives_other_weights(tmp_path):
 def test_every_loss_sees_the_same_samples(tmp_path, data):
     rows = [{"question": f"What is {n}?", "answer": str(n * n)} for n in range(7)]
     source = data if data == "arithmetic" else str(write_jsonl(tmp_path / "data.jsonl", *rows))
-    samples = train.load_samples(source)
-    tokenizer = tiny_loaded().tokenizer
     seen = []
     for loss in LOSSES:
-        batches = train.iterate_batches(config(tmp_path / loss, loss=loss, data=source), samples, tokenizer)
-        seen.append([next(batches) for _ in range(6)])
-    for batches in seen[1:]:
-        for one, other in zip(seen[0], batches, strict=True):
-            assert torch.equal(one.input_ids, other.input_ids)
-            assert torch.equal(one.labels, other.labels)
+        job = prepare(config(tmp_path / loss, loss=loss, data=source), tiny_loaded())
+        seen.append([train.encode_step(job, step) for step in range(1, 7)])
+    assert all(steps == seen[0] for steps in seen[1:])
+    assert seen[0][0] != seen[0][1]
 
 
 @pytest.fixture(scope="module")
@@ -240,8 +238,8 @@ def test_end_token_is_learned_though_it_is_also_the_padding():
     """B15: the mask comes from lengths, so the true end token stays supervised."""
     tokenizer = tokenizers.grouping_tokenizer()
     tokenizer.pad_token = tokenizer.eos_token
-    samples = [train.Sample("1+1=", "2"), train.Sample("a", "b longer text")]
-    batch = next(train.iterate_batches(config(Path("unused"), batch_size=2), samples, tokenizer))
+    samples = [Sample("1+1=", "2"), Sample("a", "b longer text")]
+    batch = collate([encode_sample(tokenizer, sample) for sample in samples], pad_id(tokenizer))
     end = tokenizer.eos_token_id
     for ids, mask, labels in zip(batch.input_ids, batch.attention_mask, batch.labels, strict=True):
         length = int(mask.sum())
@@ -253,13 +251,27 @@ def test_end_token_is_learned_though_it_is_also_the_padding():
 # ---------------------------------------------------------------- batches that teach nothing
 
 
-def real_batches(count: int) -> list[train.Batch]:
-    batches = train.iterate_batches(config(Path("unused")), None, tiny_loaded().tokenizer)
-    return [next(batches) for _ in range(count)]
+def mask_steps(monkeypatch, *steps: int) -> None:
+    """Let some steps hold samples in which nothing is supervised."""
+    real = train.encode_step
+
+    def encode_step(job, step):
+        encoded = real(job, step)
+        return [one._replace(labels=[IGNORE] * len(one.labels)) for one in encoded] if step in steps else encoded
+
+    monkeypatch.setattr(train, "encode_step", encode_step)
 
 
-def masked(batch: train.Batch) -> train.Batch:
-    return batch._replace(labels=torch.full_like(batch.labels, IGNORE), n_supervised=0, n_unsupervised=2)
+def stop_at(monkeypatch, step: int, number: int = signal.SIGINT) -> None:
+    """Send this process a signal while it prepares a step."""
+    real = train.encode_step
+
+    def encode_step(job, at):
+        if at == step:
+            os.kill(os.getpid(), number)
+        return real(job, at)
+
+    monkeypatch.setattr(train, "encode_step", encode_step)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -273,18 +285,14 @@ def test_run_of_fully_masked_batches_leaves_the_weights_and_says_so(tmp_path, lo
     assert record_of(run.path)["samples_unsupervised"] == 4
 
 
-def test_fully_masked_batch_is_not_moved_by_momentum_or_decay(tmp_path, monkeypatch):
-    good, bad = real_batches(1)[0], masked(real_batches(1)[0])
+def test_fully_masked_step_is_not_moved_by_momentum_or_decay(tmp_path, monkeypatch):
     same = {"steps": 2, "weight_decay": 0.1, "learning_rate": 0.01}
-
-    def interrupted(*_):
-        yield good
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(train, "iterate_batches", interrupted)
-    stopped = run_tiny(tmp_path / "stopped", **same)
-    monkeypatch.setattr(train, "iterate_batches", lambda *_: iter([good, bad]))
+    with monkeypatch.context() as patched:
+        stop_at(patched, 1)
+        stopped = run_tiny(tmp_path / "stopped", **same)
+    mask_steps(monkeypatch, 2)
     went_on = run_tiny(tmp_path / "went_on", **same)
+    assert (stopped.steps_done, went_on.steps_done) == (1, 2)
     assert_same_weights(weights_of(stopped.path), weights_of(went_on.path))
 
 
@@ -436,15 +444,15 @@ def test_out_that_exists_or_cannot_be_written_is_refused_and_untouched(tmp_path,
 
 
 def test_two_runs_into_one_folder_do_not_mix(tmp_path, monkeypatch):
-    batches = real_batches(2)
+    real = train.encode_step
 
-    def start_another_in_between(*_):
-        yield batches[0]
-        with pytest.raises(InputError, match="not empty"):
-            run_tiny(tmp_path / "run")
-        yield batches[1]
+    def start_another_in_between(job, step):
+        if step == 2:
+            with pytest.raises(InputError, match="not empty"):
+                run_tiny(tmp_path / "run")
+        return real(job, step)
 
-    monkeypatch.setattr(train, "iterate_batches", start_another_in_between)
+    monkeypatch.setattr(train, "encode_step", start_another_in_between)
     run = run_tiny(tmp_path / "run")
     assert len((run.path / "metrics.jsonl").read_text().splitlines()) == 2
     assert record_of(run.path)["steps_done"] == 2
@@ -519,44 +527,37 @@ def test_config_is_frozen_and_takes_out_as_text():
 # ---------------------------------------------------------------- interrupts
 
 
-def test_interrupt_saves_the_weights_and_tells_the_step(tmp_path, monkeypatch):
-    batches = real_batches(3)
-
-    def interrupted(*_):
-        yield from batches
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(train, "iterate_batches", interrupted)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_the_run_after_the_step_at_hand_and_saves(tmp_path, monkeypatch, number):
+    stop_at(monkeypatch, 3, number)
     lines = []
     run = run_tiny(tmp_path / "run", steps=50, progress=lines.append)
-    assert record_of(run.path)["steps_done"] == 3
+    assert (run.stopped_by, run.steps_done, record_of(run.path)["steps_done"]) == (number, 3, 3)
     assert len((run.path / "metrics.jsonl").read_text().splitlines()) == len(run.metrics) == 3
-    assert [line for line in lines if "nterrupted after step 3" in line]
+    assert [line for line in lines if "Stopped after step 3; --resume" in line]
+    assert [path.name for path in (run.path / "checkpoints").iterdir()] == ["step-00000003"]
     assert load_model(run.path)
+    assert signal.getsignal(number) is not None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_second_interrupt_acts_at_once(tmp_path, monkeypatch):
+    real = train.encode_step
+
+    def impatient(job, step):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        return real(job, step)
+
+    monkeypatch.setattr(train, "encode_step", impatient)
+    with pytest.raises(KeyboardInterrupt):
+        run_tiny(tmp_path / "run", steps=50)
 
 
 def test_interrupt_keeps_the_steps_that_no_line_has_shown_yet(tmp_path, monkeypatch):
-    batches = real_batches(3)
-
-    def interrupted(*_):
-        yield from batches
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(train, "iterate_batches", interrupted)
+    stop_at(monkeypatch, 3)
     run = run_tiny(tmp_path / "run", steps=50, log_every=10)
     assert [line["step"] for line in run.metrics] == [3]
-
-
-def test_interrupt_before_the_first_step_leaves_the_model_as_it_was(tmp_path, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-        yield
-
-    monkeypatch.setattr(train, "iterate_batches", interrupted)
-    run = run_tiny(tmp_path / "run")
-    before = tiny_loaded(context=256).model.state_dict()
-    assert all(torch.equal(before[name], value) for name, value in weights_of(run.path).items())
-    assert record_of(run.path)["steps_done"] == 0
 
 
 @pytest.mark.slow
@@ -580,8 +581,8 @@ def test_ctrl_c_during_delcore_train_leaves_a_whole_run(tmp_path):
     finally:
         process.kill()
     assert "Traceback" not in stderr
-    assert "nterrupted after step" in stderr
-    assert process.returncode in (0, 130)
+    assert "Stopped after step" in stderr
+    assert process.returncode == 130
     assert record_of(out)["steps_done"] == metrics.read_text().count("\n")
     assert load_model(out).card.parameters == load_model("embedded").card.parameters
 

@@ -1,0 +1,184 @@
+"""What the training loop costs: tokens per second and peak memory against Hugging Face's `Trainer`, side by side.
+
+    delcore bench train --model embedded
+    delcore bench train --model FILE.gguf --data FILE.jsonl --lora-rank 4 --batch-size 8 --micro-batch-size 4
+
+Both train the same model on the same samples in the same steps under plain likelihood, prompts masked, in turns; the
+loop a second time under `del`. A ratio compares two neighbours of one round. The first step of each run does not
+count. Memory is what a run needs at its peak beyond what it began with, and beyond gradients and optimiser state.
+"""
+
+import copy
+import dataclasses
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from delcore.bench import machine, measure_peak, spread
+from delcore.config import TrainConfig
+from delcore.data import collate
+from delcore.models import LoadedModel, load_model
+from delcore.prepare import Job, adapt, prepare
+from delcore.train import encode_step, finetune, learning_rate_factor
+
+OURS, OTHER, DEL = "delcore", "Trainer", "delcore del"
+
+
+def bench_training(
+    config: TrainConfig, rounds: int = 7, progress: Callable[[str], None] | None = None
+) -> dict[str, Any]:
+    """Run the loop and `Trainer` in turns.
+
+    Args:
+        config: the run to measure; its `steps` are those of one turn, at least 3.
+        rounds: turns that count, after one that does not.
+        progress: called with one line of text from time to time.
+
+    Returns:
+        The settings, the machine, and median, lowest and highest ratio of tokens per second and of memory.
+    """
+    loaded = load_model(config.model, trust_remote_code=config.trust_remote_code)
+    turns: list[dict[str, dict[str, float]]] = []
+    for number in range(rounds + 1):
+        turns.append({name: run(config, loaded) for name, run in RUNS.items()})
+        if progress:
+            progress(f"round {number}/{rounds}" + ("  (warm-up)" if number == 0 else ""))
+    counted = turns[1:]
+    return {
+        "settings": {key: getattr(config, key) for key in ("model", "data", "steps", "batch_size", "lora_rank")}
+        | {"micro_batch_size": config.micro_batch_size or config.batch_size, "rounds": rounds},
+        "machine": machine("cpu" if config.device == "auto" and not torch.cuda.is_available() else config.device),
+        "tokens_per_second": _ratio(counted, OURS, OTHER, "tokens_per_second"),
+        "memory": _ratio(counted, OURS, OTHER, "bytes"),
+        "del_step_time": _ratio(counted, OURS, DEL, "tokens_per_second"),
+        "loss_difference": statistics.median(turn[OURS]["loss"] - turn[OTHER]["loss"] for turn in counted),
+    }
+
+
+def _ratio(turns: Sequence[dict[str, dict[str, float]]], one: str, other: str, key: str) -> tuple[float, float, float]:
+    return spread([turn[one][key] / turn[other][key] for turn in turns])
+
+
+# ---------------------------------------------------------------- one turn of each
+
+
+def _run_ours(config: TrainConfig, loaded: LoadedModel, loss: str = "mle") -> dict[str, float]:
+    fresh = loaded._replace(model=copy.deepcopy(loaded.model))
+    with tempfile.TemporaryDirectory() as folder:
+        settings = dataclasses.replace(config, loss=loss, out=Path(folder) / "run", log_every=1, alpha=None)
+        run, peak = measure_peak(lambda: finetune(settings, loaded=fresh), config.device)
+    counted = run.metrics[1:]
+    seconds = sum(line["tokens"] / line["tokens_per_second"] for line in counted)
+    return _figures(sum(line["tokens"] for line in counted) / seconds, peak, fresh.model, run.metrics[-1])
+
+
+def _run_trainer(config: TrainConfig, loaded: LoadedModel) -> dict[str, float]:
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+
+    fresh = loaded._replace(model=copy.deepcopy(loaded.model))
+    job = prepare(dataclasses.replace(config, loss="mle", out=Path(tempfile.gettempdir()) / "unused"), fresh)
+    stamps: list[float] = []
+
+    class Clock(TrainerCallback):
+        """Notes when each optimiser step ends."""
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            stamps.append(time.perf_counter())
+
+    def collate_batch(encoded: Sequence[Any]) -> dict[str, torch.Tensor]:
+        batch = collate(encoded, job.pad)
+        return {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask, "labels": batch.labels}
+
+    def train() -> Any:
+        model = adapt(fresh.model, config)
+        samples = _Steps(job)
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = Trainer(
+                model=model,
+                args=TrainingArguments(folder, **_arguments(config)),
+                train_dataset=samples,
+                data_collator=collate_batch,
+                optimizers=_optimizer(model, config),
+                callbacks=[Clock()],
+            )
+            trainer.train()
+        return trainer.state.log_history, samples.supervised
+
+    (history, supervised), peak = measure_peak(train, config.device)
+    seconds = stamps[-1] - stamps[0]
+    last = [line["loss"] for line in history if "loss" in line][-1]
+    return _figures(sum(supervised[1:]) / seconds, peak, fresh.model, {"cross_entropy": last})
+
+
+class _Steps(Dataset[Any]):
+    """The samples of all steps, tokenised before the clock starts."""
+
+    def __init__(self, job: Job) -> None:
+        steps = [encode_step(job, step) for step in range(1, job.config.steps + 1)]
+        self.samples = [sample for step in steps for sample in step]
+        self.supervised = [sum(label >= 0 for sample in step for label in sample.labels[1:]) for step in steps]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.samples[index]
+
+
+def _arguments(config: TrainConfig) -> dict[str, Any]:
+    micro = config.micro_batch_size or config.batch_size
+    return {
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": config.batch_size // micro,
+        "max_steps": config.steps,
+        "max_grad_norm": config.clip,
+        "train_sampling_strategy": "sequential",
+        "remove_unused_columns": False,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": config.device == "cpu" or not torch.cuda.is_available(),
+        "bf16": config.precision == "bf16-mixed",
+        "seed": config.seed,
+    }
+
+
+def _optimizer(model: Any, config: TrainConfig) -> tuple[Any, Any]:
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(
+        trained, lr=config.learning_rate, betas=(0.9, config.beta2), weight_decay=config.weight_decay
+    )
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, config))
+
+
+def _figures(speed: float, peak: float | None, model: Any, last: Any) -> dict[str, float]:
+    """Gradients and AdamW's two moments are the same for both, and are taken off the peak."""
+    state = 3 * sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    return {"tokens_per_second": speed, "bytes": max((peak or 0.0) - state, 1.0), "loss": last["cross_entropy"]}
+
+
+RUNS: dict[str, Callable[[TrainConfig, LoadedModel], dict[str, float]]] = {
+    OURS: _run_ours,
+    OTHER: _run_trainer,
+    DEL: lambda config, loaded: _run_ours(config, loaded, "del"),
+}
+
+
+def format_training(result: dict[str, Any]) -> str:
+    """The ratios as a table for people."""
+    rows = {
+        "tokens per second, against Trainer": result["tokens_per_second"],
+        "peak memory beyond gradients and optimiser, against Trainer": result["memory"],
+        "time of a step under del, against mle": result["del_step_time"],
+    }
+    lines = [result["machine"] + "; " + ", ".join(f"{key} {value}" for key, value in result["settings"].items()), ""]
+    lines += [f"{name:<62}{middle:.2f} ({low:.2f} to {high:.2f})" for name, (middle, low, high) in rows.items()]
+    lines.append(f"{'cross-entropy of the last step, less that of Trainer':<62}{result['loss_difference']:+.1e} nats")
+    return "\n".join([*lines, "", "Ratios: median (lowest to highest) over the rounds."])

@@ -1,0 +1,261 @@
+"""Before the first step: everything that can be wrong with a run is found here, and nothing is written yet."""
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from delcore.arithmetic import Sample, arithmetic_sample
+from delcore.checkpoints import newest_checkpoint
+from delcore.config import TrainConfig
+from delcore.data import choose_pad, iterate_samples, measure_coverage, split_heldout
+from delcore.digits import DigitVocab
+from delcore.errors import InputError
+from delcore.losses import get_loss
+from delcore.models import LoadedModel, ModelCard, load_model
+from delcore.pretrained import without_peft_warning
+from delcore.runs import Progress, data_fingerprint, settings_of
+from delcore.sources import load_samples
+
+LOWEST_COVERAGE = 0.99
+COVERAGE_ROWS = 1000
+RELEASE_LAMBDAS = {"del": 10.0, "del_released": 1.0}
+"""The authors' λ per α, for one process without accumulation."""
+
+FREE_TO_CHANGE = ("resume", "save_every", "device", "tensorboard", "ignore_memory", "out", "trust_remote_code")
+"""Settings that a resumed run may have otherwise than it began with."""
+
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that can begin: its configuration with everything settled, data, model and facts for the record."""
+
+    config: TrainConfig
+    samples: Sequence[Sample] | None
+    heldout: Sequence[Sample]
+    model: Any
+    tokenizer: Any
+    card: ModelCard
+    vocab: DigitVocab
+    pad: int
+    facts: dict[str, Any]
+    checkpoint: Path | None
+
+
+def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Progress | None = None) -> Job:
+    """Load data and model, and check them against each other and the configuration.
+
+    Raises:
+        InputError: anything in `config` that cannot be used.
+    """
+    alpha = get_loss(config.loss).resolve_alpha(config.alpha)
+    check_options(config)
+    pick_device(config.device)
+    started = check_out(config)
+    torch.manual_seed(config.seed)
+    model, tokenizer, card = loaded or load_model(config.model, trust_remote_code=config.trust_remote_code)
+    vocab = DigitVocab.from_tokenizer(tokenizer)
+    check_options(config, has_dot=vocab.dot is not None)
+    check_widths(model, tokenizer)
+    samples, heldout = load_data(config, tokenizer)
+    coverage = check_coverage(config, samples, tokenizer, vocab, progress)
+    steps = config.steps
+    if config.epochs is not None and samples is not None:
+        steps = max(math.ceil(config.epochs * len(samples) / config.batch_size), 1)
+    config = dataclasses.replace(config, steps=steps, max_length=min(config.max_length, card.context))
+    facts: dict[str, Any] = {
+        "alpha": alpha,
+        "model": card.name,
+        "model_source": card.source,
+        "model_revision": card.revision,
+        "data_sha256": data_fingerprint(config, samples),
+        "data_samples": None if samples is None else len(samples),
+        "digit_coverage": coverage,
+    }
+    if started is not None:
+        check_same_run(config, facts, started)
+    checkpoint = newest_checkpoint(config.out / CHECKPOINTS, progress) if config.resume else None
+    return Job(
+        config, samples, heldout, model, tokenizer, card, vocab, choose_pad(tokenizer, model.config), facts, checkpoint
+    )
+
+
+def load_data(config: TrainConfig, tokenizer: Any) -> tuple[Sequence[Sample] | None, Sequence[Sample]]:
+    """Training and held-out samples; the latter are empty where none are asked for."""
+
+    def load(source: str) -> Sequence[Sample] | None:
+        return load_samples(source, template=config.template, tokenizer=tokenizer, split=config.split)
+
+    samples = load(config.data)
+    if not config.eval_every:
+        return samples, []
+    if config.eval_data is not None or samples is None:
+        others = load(config.eval_data or config.data)
+        if others is None:
+            return samples, [arithmetic_sample(i, config.seed, "heldout") for i in range(config.eval_samples)]
+        return samples, [others[i] for i in range(min(config.eval_samples, len(others)))]
+    return split_heldout(samples, config.eval_samples, config.seed)
+
+
+# ---------------------------------------------------------------- the run folder
+
+
+def check_out(config: TrainConfig) -> dict[str, Any] | None:
+    """Refuse a run folder that holds something, or that cannot be made; the record of a run to resume, if any."""
+    out = config.out
+    try:
+        if out.is_symlink() and not out.exists():
+            raise InputError(f"`--out` {out} is a link to nowhere. Choose another folder, or remove it first.")
+        started = _read_record(out) if config.resume else None
+        if out.exists() and started is None and (not out.is_dir() or any(out.iterdir())):
+            found = "holds no run to resume" if config.resume else "exists and is not empty"
+            raise InputError(f"`--out` {out} {found}. Choose another folder, or remove it first.{_hint(config)}")
+        parent = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+        probe = parent / f".delcore-{time.time_ns()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"`--out` {out} cannot be written: {error.strerror}.") from error
+    return started
+
+
+def _hint(config: TrainConfig) -> str:
+    if not config.resume and _read_record(config.out):
+        return " If it is this run, stopped earlier, pass --resume."
+    return ""
+
+
+def _read_record(out: Path) -> dict[str, Any] | None:
+    try:
+        record: dict[str, Any] = json.loads((out / "config.json").read_text(encoding="utf-8"))["delcore"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return record
+
+
+def check_same_run(config: TrainConfig, facts: dict[str, Any], started: dict[str, Any]) -> None:
+    """Refuse to resume a run that began with other settings, data or weights."""
+    ours, theirs = settings_of(config), started["settings"]
+    differ = [key for key in ours if key not in FREE_TO_CHANGE and ours[key] != theirs.get(key)]
+    differ += [key for key in ("data_sha256", "model_revision") if facts[key] != started.get(key)]
+    if differ:
+        key = differ[0]
+        mine, other = ours.get(key, facts.get(key)), theirs.get(key, started.get(key))
+        raise InputError(
+            f"`--out` {config.out} holds a run of another configuration: `{key}` was {other!r} and is now {mine!r}. "
+            "Give the same settings to resume it, or choose another folder."
+        )
+    if started.get("steps_done") == config.steps:
+        raise InputError(f"`--out` {config.out} is a finished run of {config.steps} steps. There is nothing to resume.")
+
+
+# ---------------------------------------------------------------- options, model, data, device
+
+
+def check_options(config: TrainConfig, *, has_dot: bool = True) -> None:
+    """Refuse options of the loss before anything is loaded."""
+    if "alpha" in config.options:
+        raise InputError("`alpha` is no option of a loss: give it as --alpha.")
+    get_loss(config.loss).check_values(config.options, has_dot=has_dot)
+
+
+def check_widths(model: Any, tokenizer: Any) -> None:
+    """Refuse a model with fewer rows than the tokenizer has tokens."""
+    rows, top = model.get_input_embeddings().weight.shape[0], max(tokenizer.get_vocab().values())
+    if top >= rows:
+        raise InputError(f"`--model` has {rows} embedding rows, but its tokenizer has the token id {top}.")
+
+
+def check_coverage(
+    config: TrainConfig,
+    samples: Sequence[Sample] | None,
+    tokenizer: Any,
+    vocab: DigitVocab,
+    progress: Progress | None = None,
+) -> float:
+    """Share of the data's digits that are single-digit tokens; too low a share is refused, or warned of."""
+    source = iterate_samples(samples, config.seed)
+    rows = COVERAGE_ROWS if samples is None else min(COVERAGE_ROWS, len(samples))
+    texts = [sample.prompt + sample.response for _, sample in zip(range(rows), source, strict=False)]
+    coverage = measure_coverage(texts, tokenizer, vocab)
+    counted = f"{coverage.covered} of {coverage.digits} digits ({coverage.share:.1%}) as tokens of their own"
+    if coverage.share < LOWEST_COVERAGE:
+        found = f"`--model` {config.model} writes only {counted}"
+        if not config.allow_low_coverage and get_loss(config.loss).alpha is not None:
+            raise InputError(
+                f"{found}, and `{config.loss}` sees no others. Pick a model whose tokenizer splits numbers into "
+                "digits, or pass --allow-low-coverage."
+            )
+        if progress:
+            progress(f"Warning: {found}; no digit measure or digit term sees the others.")
+    elif progress:
+        progress(f"The tokenizer writes {counted}, counted on {rows:,} samples.")
+    return coverage.share
+
+
+def pick_device(device: str) -> torch.device:
+    """The named device; "auto" is a GPU if there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        if found.type == "meta":
+            raise RuntimeError("it holds no numbers")
+        torch.zeros(1, device=found)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise InputError(f"`--device` {device!r} cannot be used: {str(error).splitlines()[0][:200]}") from error
+    return found
+
+
+# ---------------------------------------------------------------- the model made ready
+
+
+def adapt(model: Any, config: TrainConfig) -> Any:
+    """The model as it is trained: its precision, adapters and what it keeps for the backward pass."""
+    if config.precision == "bf16":
+        model.to(torch.bfloat16)
+    if config.gradient_checkpointing:
+        model.activation_checkpointing_enable({"use_reentrant": False})
+    if config.lora_rank:
+        model = add_lora(model, config)
+    return model.train()
+
+
+def add_lora(model: Any, config: TrainConfig) -> Any:
+    """The model with trainable LoRA adapters on all linear layers but the head, and all else frozen."""
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError:
+        raise InputError('`--lora-rank` needs a package more: pip install "delcore[train]"') from None
+    lora = LoraConfig(
+        r=config.lora_rank,
+        lora_alpha=config.lora_alpha or 2 * config.lora_rank,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    with without_peft_warning():
+        return get_peft_model(model, lora)
+
+
+def record_facts(job: Job, ranks: int) -> dict[str, Any]:
+    """Facts of a run for its record; the release's λ counts its micro-batches."""
+    config = job.config
+    share = config.batch_size // ranks
+    accumulation = -(-share // (config.micro_batch_size or share))
+    facts = {**job.facts, "processes": ranks, "accumulation": accumulation}
+    if config.loss in RELEASE_LAMBDAS:
+        facts["release_lambda"] = RELEASE_LAMBDAS[config.loss] * facts["alpha"] / _divisor(config, accumulation * ranks)
+    return facts
+
+
+def _divisor(config: TrainConfig, micro_batches: int) -> int:
+    """`del` is averaged over the step, the release's loss over each micro-batch; the latter's α is λ itself."""
+    return micro_batches if config.loss == "del" else 1

@@ -1,0 +1,189 @@
+"""Many runs, one table: every loss with every seed, compared in pairs.
+
+    delcore sweep --losses all --seeds 3 --steps 300 --out runs/sweep
+
+Each run is a folder of its own, LOSS-SEED, and is resumed or passed over when the command is given again. All losses
+see the same samples in the same order under one seed, so a difference between two losses is taken seed by seed.
+"""
+
+import csv
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from delcore.checkpoints import write_synced
+from delcore.config import TrainConfig
+from delcore.errors import InputError
+from delcore.intervals import Interval, t_interval
+from delcore.train import finetune
+
+REFERENCE = "mle"
+MEASURES = ("cross_entropy", "digit_entropy_nats", "digit_accuracy", "digit_mass")
+"""Columns of heldout.jsonl that a table compares."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One loss and one measure.
+
+    Args:
+        loss: key of `LOSSES`.
+        measure: one of `MEASURES`.
+        value: over the seeds.
+        difference: to `mle` of the same seed, over the seeds; None for `mle` itself, or where it was not run.
+    """
+
+    loss: str
+    measure: str
+    value: Interval
+    difference: Interval | None
+
+
+def sweep(
+    base: TrainConfig,
+    losses: Sequence[str],
+    seeds: Sequence[int],
+    progress: Callable[[str], None] | None = None,
+) -> list[Row]:
+    """Run what is missing, then write `table.json`, `table.csv` and `table.md` into `base.out`.
+
+    Args:
+        base: every setting but loss, seed and folder; its `out` holds the runs. Without `eval_every` the held-out
+            samples are measured once, at the end.
+        losses: keys of `LOSSES`.
+        seeds: of the runs.
+        progress: called with one line of text from time to time.
+
+    Raises:
+        InputError: settings that no run can have; a run that was stopped ends the sweep.
+    """
+    finals: dict[str, dict[int, dict[str, float]]] = {loss: {} for loss in losses}
+    for number, (seed, loss) in enumerate(((s, name) for s in seeds for name in losses), 1):
+        config = run_config(base, loss, seed)
+        if progress:
+            progress(f"run {number} of {len(losses) * len(seeds)}: {loss}, seed {seed}")
+        finals[loss][seed] = finished(config) or _run(config, progress)
+        rows = tabulate(finals)  # after every run, so that a sweep can be watched
+        write_tables(base.out, rows)
+    return rows
+
+
+def run_config(base: TrainConfig, loss: str, seed: int) -> TrainConfig:
+    """The configuration of one run of a sweep."""
+    alpha = base.alpha if loss in ("ntl_was", "ntl_mse", "dist2", "del", "del_released") else None
+    return dataclasses.replace(
+        base,
+        loss=loss,
+        seed=seed,
+        alpha=alpha,
+        out=base.out / f"{loss}-{seed}",
+        eval_every=base.eval_every or base.steps,
+        resume=True,
+    )
+
+
+def finished(config: TrainConfig) -> dict[str, float] | None:
+    """The last held-out line of a run that is done, or None; settings that differ are found when it is resumed."""
+    try:
+        record = json.loads((config.out / "config.json").read_text(encoding="utf-8"))["delcore"]
+        lines = (config.out / "heldout.jsonl").read_text(encoding="utf-8").splitlines()
+        last: dict[str, float] = json.loads(lines[-1])
+    except (OSError, ValueError, KeyError, IndexError):
+        return None
+    done = record.get("steps_done") == record["settings"]["steps"] == last["step"]
+    return last if done and same_settings(config, record["settings"]) else None
+
+
+def same_settings(config: TrainConfig, settings: Mapping[str, Any]) -> bool:
+    """Whether a finished run was one of this configuration."""
+    from delcore.prepare import FREE_TO_CHANGE
+    from delcore.runs import settings_of
+
+    ours = settings_of(config)
+    skipped = {*FREE_TO_CHANGE, "max_length"} | ({"steps"} if config.epochs else set())
+    return all(ours[key] == settings.get(key) for key in ours if key not in skipped)
+
+
+def _run(config: TrainConfig, progress: Callable[[str], None] | None) -> dict[str, float]:
+    run = finetune(config, progress=progress)
+    if run.stopped_by:
+        raise KeyboardInterrupt
+    return run.heldout[-1]
+
+
+# ---------------------------------------------------------------- the table
+
+
+def tabulate(finals: Mapping[str, Mapping[int, Mapping[str, float]]]) -> list[Row]:
+    """Means and paired differences from the last held-out line of every run, by loss and seed."""
+    rows = []
+    for loss, by_seed in finals.items():
+        for measure in MEASURES if by_seed else ():
+            values = {seed: line[measure] for seed, line in by_seed.items() if line[measure] is not None}
+            reference = {seed: line[measure] for seed, line in finals.get(REFERENCE, {}).items()}
+            pairs = [value - reference[seed] for seed, value in values.items() if reference.get(seed) is not None]
+            difference = t_interval(pairs) if pairs and loss != REFERENCE else None
+            if values:
+                rows.append(Row(loss, measure, t_interval(list(values.values())), difference))
+    return rows
+
+
+def write_tables(out: Path, rows: Sequence[Row]) -> None:
+    """The rows as JSON, CSV and Markdown."""
+    flat = [_flatten(row) for row in rows]
+    _write(out / "table.json", json.dumps([dataclasses.asdict(row) for row in rows], indent=1) + "\n")
+    _write(out / "table.md", format_rows(rows) + "\n")
+    with (out / "table.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(flat[0]) if flat else [])
+        writer.writeheader()
+        writer.writerows(flat)
+
+
+def _write(path: Path, text: str) -> None:
+    write_synced(path, lambda file: file.write(text.encode()))
+
+
+def _flatten(row: Row) -> dict[str, Any]:
+    difference = dataclasses.asdict(row.difference) if row.difference else {}
+    value = {f"value_{key}": one for key, one in dataclasses.asdict(row.value).items()}
+    names = ("mean", "low", "high", "count")
+    return {"loss": row.loss, "measure": row.measure, **value, **{f"difference_{n}": difference.get(n) for n in names}}
+
+
+def format_rows(rows: Sequence[Row]) -> str:
+    """A Markdown table: one line per loss, one column per measure, and its paired difference to `mle`."""
+    lines = ["| loss | " + " | ".join(MEASURES) + " |", "|---" * (len(MEASURES) + 1) + "|"]
+    by_loss: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        by_loss.setdefault(row.loss, {})[row.measure] = row
+    for loss, cells in by_loss.items():
+        shown = [_format_cell(cells[measure]) if measure in cells else "–" for measure in MEASURES]
+        lines.append(f"| `{loss}` | " + " | ".join(shown) + " |")
+    note = (
+        f"Means over seeds on held-out samples with 95 % intervals; in brackets the paired difference to `{REFERENCE}`."
+    )
+    return "\n".join([*lines, "", note])
+
+
+def _format_cell(row: Row) -> str:
+    value = _format_interval(row.value, "")
+    return value if row.difference is None else f"{value} ({_format_interval(row.difference, '+')})"
+
+
+def _format_interval(one: Interval, sign: str) -> str:
+    if one.low is None or one.high is None:
+        return f"{one.mean:{sign}.4f}"
+    return f"{one.mean:{sign}.4f} ± {(one.high - one.low) / 2:.4f}"
+
+
+def parse_losses(text: str) -> list[str]:
+    """Loss names from "all", or from names with commas."""
+    from delcore.losses import LOSSES, get_loss
+
+    names = [name for name in LOSSES if name != "del_released"] if text == "all" else text.split(",")
+    if len(set(names)) < len(names):
+        raise InputError(f"`--losses` names a loss twice: {text!r}.")
+    return [get_loss(name).name for name in names]
