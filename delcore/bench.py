@@ -100,6 +100,7 @@ def bench_losses(losses: Sequence[str], sizes: Sizes, progress: Callable[[str], 
     pairs += [(name, "lean mle") for name in variants if name.startswith("lean") and name != "lean mle"]
     rounds: list[list[Pair]] = []
     for number in range(sizes.rounds + 1):
+        gc.collect()
         rounds.append([(_measure(variants[b], sizes.device), _measure(variants[a], sizes.device)) for a, b in pairs])
         if progress:
             progress(f"round {number}/{sizes.rounds}" + ("  (warm-up)" if number == 0 else ""))
@@ -192,7 +193,6 @@ def _measure(run: Callable[[], None], device: str) -> tuple[float, float | None]
 
 def measure_peak(run: Callable[[], T], device: str) -> tuple[T, float | None]:
     """What `run` returns, and its peak bytes beyond what is held before it; None where they cannot be measured."""
-    gc.collect()
     if device.startswith("cuda"):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()

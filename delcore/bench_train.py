@@ -10,6 +10,7 @@ count. Memory is what a run needs at its peak beyond what it began with, and bey
 
 import copy
 import dataclasses
+import gc
 import statistics
 import tempfile
 import time
@@ -46,6 +47,7 @@ def bench_training(
     loaded = load_model(config.model, trust_remote_code=config.trust_remote_code)
     turns: list[dict[str, dict[str, float]]] = []
     for number in range(rounds + 1):
+        gc.collect()
         turns.append({name: run(config, loaded) for name, run in RUNS.items()})
         if progress:
             progress(f"round {number}/{rounds}" + ("  (warm-up)" if number == 0 else ""))

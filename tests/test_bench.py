@@ -1,15 +1,26 @@
 """The bench measures what it says, on sizes that take a moment."""
 
+import gc
 import json
 
 import pytest
 
+from delcore import bench
 from delcore.bench import BASELINE, Sizes, bench_losses
 from delcore.cli import main
 from delcore.errors import InputError
 from delcore.losses import LOSSES
 
 SMALL = Sizes(tokens=32, width=8, vocab=64, rounds=2)
+
+
+@pytest.fixture(autouse=True)
+def few_objects_to_collect():
+    """A measurement begins with a collection, which would go through all that a test run has imported."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def test_bench_gives_a_ratio_for_every_variant_of_every_loss():
@@ -35,6 +46,51 @@ def test_bench_command_prints_a_table_or_json(capsys):
     assert "lean del" in capsys.readouterr().out
     assert main(["bench", "loss", *sizes, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sizes"]["tokens"] == 32
+
+
+def test_bench_ratio_is_that_of_interleaved_neighbours(monkeypatch):
+    """Each variant runs right after what it is compared with, in every round; seconds are made up by their order."""
+    names = {}
+    make = bench._variants
+
+    def named_variants(losses, sizes):
+        variants = make(losses, sizes)
+        names.update({run: name for name, run in variants.items()})
+        return variants
+
+    order = []
+
+    def measure(run, device):
+        order.append(names[run])
+        return 2.0 ** len(order), 3.0 ** len(order)  # so that a neighbour is twice and thrice as much, no other run is
+
+    monkeypatch.setattr(bench, "_variants", named_variants)
+    monkeypatch.setattr(bench, "_measure", measure)
+    found = bench_losses(["mle", "del"], SMALL)["ratios"]
+    pairs = [(BASELINE, name) for name in ("full mle", "full del", "lean mle", "lean del")] + [("lean mle", "lean del")]
+    assert order == [name for pair in pairs for name in pair] * (1 + SMALL.rounds)
+    assert [(ratio["against"], ratio["name"]) for ratio in found] == pairs
+    for ratio in found:
+        assert (ratio["time"], ratio["memory"]) == ((2.0, 2.0, 2.0), (3.0, 3.0, 3.0))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--device", "nope", "`--device` 'nope' cannot be used"),
+        ("--device", "cuda:99", "`--device` 'cuda:99' cannot be used"),
+        ("--dtype", "int64", "`--dtype` must name a floating dtype"),
+        ("--dtype", "bool", "`--dtype` must name a floating dtype"),
+        ("--dtype", "nn", "`--dtype` must name a floating dtype"),
+    ],
+)
+def test_bench_of_a_device_or_dtype_that_cannot_be_is_one_line(option, value, message, capsys):
+    with pytest.raises(InputError, match=message):
+        Sizes(**{option.removeprefix("--"): value})
+    assert main(["bench", "loss", option, value]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("bad", [{"tokens": 0}, {"supervised": 0.0}, {"vocab": 10}, {"dtype": "float33"}])

@@ -279,8 +279,9 @@ class _LeanLoss(torch.autograd.Function):
                 part, slopes = batch.differentiate(rows, where)
                 total += part
                 d_scores = _score_gradient(powers, sums, labels, cosines, expected, slopes, batch.column_ids)
-                # float16 cannot hold 1/M: it gets the gradient in units of its largest slope.
-                unit = slopes.cross_entropy.abs().amax().clamp(min=1e-30) if low == torch.float16 else None
+                # float16 cannot hold 1/M: it gets the gradient in units of a bound of its entries.
+                bound = sum(part.abs().amax() for part in slopes) if low == torch.float16 else None
+                unit = None if bound is None else torch.as_tensor(bound).clamp(min=1e-30)
                 d_scores = d_scores if unit is None else d_scores.div_(unit)
                 gradients.add(where, states, weight, d_scores.to(low), unit)
         ctx.gradients = gradients

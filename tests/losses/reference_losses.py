@@ -1,14 +1,15 @@
 """A second, slow implementation of all eight losses, one number at a time, from the formulas of the papers.
 
 It shares no code with `delcore`. Numbers are NumPy scalars of one `dtype`: float64 for the truth, float32 for what a
-plain computation in single precision would give. Where a loss stops the gradient of a factor, that factor can be
-computed from other logits (`stopped_at`), so that a numerical derivative leaves it alone.
+plain computation in single precision would give, whose cross-entropy is PyTorch's own. Where a loss stops the gradient
+of a factor, that factor can be computed from other logits (`stopped_at`): a numerical derivative then leaves it alone.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 IGNORE = -100
 DEFAULT_ALPHA = {"ntl_was": 0.3, "ntl_mse": 0.3, "dist2": 0.1, "del": 0.1, "del_released": 0.01}
@@ -68,7 +69,7 @@ def slow_loss(
             per_position[-1].append(token + weight_of_digit_term * digit)
             if label in ids:
                 a = [z[i] for i in ids]
-                masses.append(np.exp(log_sum_exp(a) - log_sum_exp(z)))
+                masses.append(np.exp(log_mass(a, z)))
                 entropies.append(entropy(softmax(a)))
                 hits.append(max(range(10), key=a.__getitem__) == ids.index(label))
     n_digits = len(masses)
@@ -97,15 +98,15 @@ def _numbers(logits, dtype):
 
 def token_term(name, z, label, z_stopped, embedding, options):
     """Token term at one position; the stopped factor is taken from `z_stopped`."""
-    cross_entropy = log_sum_exp(z) - z[label]
+    cross_entropy = cross_entropy_of(z, label)
     if name == "mixce":
         eta = options.get("eta", 0.5)
-        q = np.exp(z_stopped[label] - log_sum_exp(z_stopped))
+        q = np.exp(-cross_entropy_of(z_stopped, label))
         return (eta + (1 - eta) * q) * cross_entropy
     if name == "emo":
         e = transport_cost(z, label, embedding)
         e_stopped = transport_cost(z_stopped, label, embedding)
-        cross_entropy_stopped = log_sum_exp(z_stopped) - z_stopped[label]
+        cross_entropy_stopped = cross_entropy_of(z_stopped, label)
         form = options.get("form", "capped")
         if form == "anchored":
             return e + e_stopped / (cross_entropy_stopped + 1e-10) * cross_entropy
@@ -114,6 +115,13 @@ def token_term(name, z, label, z_stopped, embedding, options):
             factor = min(factor, options.get("cap", 3.0))
         return 0.5 * (cross_entropy + factor * e)
     return cross_entropy
+
+
+def cross_entropy_of(z, label):
+    """−log q[label]; in float32 as PyTorch computes it, which is what a user would have without delcore."""
+    if isinstance(z[label], np.float32):
+        return np.float32(F.cross_entropy(torch.tensor(np.array(z)), torch.tensor(label)).item())
+    return -log_softmax(z)[label]
 
 
 def transport_cost(z, label, embedding):
@@ -155,7 +163,7 @@ def _number_token_loss(name, a, c, z, options):
     if form == "released":
         return loss / 10
     if form == "reweighed":
-        mass = np.exp(log_sum_exp(a) - log_sum_exp(z))
+        mass = np.exp(log_mass(a, z))
         return mass * loss + 1.01 * largest * (1 - mass)
     return loss
 
@@ -163,11 +171,13 @@ def _number_token_loss(name, a, c, z, options):
 def _dist2(a, c, z, options):
     values, tau = digit_values(options.get("distance", "numeric")), options.get("tau", 1.0)
     target = softmax([a[0].dtype.type(-((values[k] - values[c]) ** 2) / tau) for k in range(10)])
-    everything = log_sum_exp(z if options.get("softmax") == "vocabulary" else a)
+    classes = z if options.get("softmax") == "vocabulary" else a
+    top = max(classes)
+    everything = log_sum_exp([logit - top for logit in classes])
     loss = 0.0
     for g, logit in zip(target, a, strict=True):
         if g > 0:
-            loss = loss + g * (np.log(g) - max(logit - everything, CLIP))
+            loss = loss + g * (np.log(g) - max(logit - top - everything, CLIP))
     return loss
 
 
@@ -175,8 +185,7 @@ def _digit_entropy(a, c, options):
     p = softmax(a)
     criterion = options.get("criterion", "bce")
     loss = 0.0
-    for k, p_k in enumerate(p):
-        log_p = a[k] - log_sum_exp(a)
+    for k, (p_k, log_p) in enumerate(zip(p, log_softmax(a), strict=True)):
         if criterion == "cross_entropy":
             term = -log_p if k == c else 0.0
         elif p_k == 0:
@@ -188,8 +197,7 @@ def _digit_entropy(a, c, options):
         elif k == c:
             term = -p_k * log_p
         else:
-            others = [a[j] for j in range(len(a)) if j != k]
-            term = -p_k * (log_sum_exp(others) - log_sum_exp(a))
+            term = -p_k * log_mass([a[j] for j in range(len(a)) if j != k], a)
         if options.get("distance") == "l1":
             term = term * _steps_between(k, c)
         loss = loss + term
@@ -287,6 +295,19 @@ def _released_weight(text, i):
 def log_sum_exp(values):
     top = max(values)
     return top + np.log(sum(np.exp(value - top) for value in values))
+
+
+def log_softmax(values):
+    """The largest goes first: added to a small logarithm, it would swallow it."""
+    top = max(values)
+    logarithm = np.log(sum(np.exp(value - top) for value in values))
+    return [value - top - logarithm for value in values]
+
+
+def log_mass(a, z):
+    """Logarithm of the probability that the token is one of `a`'s among `z`."""
+    top = max(z)
+    return log_sum_exp([value - top for value in a]) - log_sum_exp([value - top for value in z])
 
 
 def softmax(values):

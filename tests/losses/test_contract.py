@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from delcore.digits import IGNORE, DigitVocab
 from delcore.losses import LOSSES, LossOutput, numeric_loss
+from delcore.losses.lean import lean_loss
 from tests.losses.reference_losses import slow_loss
 from tests.tokenizers_for_tests import V12
 
@@ -395,29 +396,34 @@ def linear_batch(dtype=torch.float64) -> tuple[Batch, torch.Tensor, torch.Tensor
     return batch, hidden, weight
 
 
-def step_gradient(variant, sizes: int, dtype=torch.float64, field: str = "total") -> tuple[float, torch.Tensor]:
+def step_gradient(variant, sizes: int, dtype=torch.float64, *, lean: bool = False) -> tuple[float, torch.Tensor]:
     """Loss and gradient of the weight over one optimiser step, `sizes` samples at a time."""
     batch, hidden, weight = linear_batch(dtype)
     weight.requires_grad_()
-    tokens, digits = (batch.labels != IGNORE).sum(), VOCAB.is_digit(batch.labels).sum()
+    counts = {"step_tokens": (batch.labels != IGNORE).sum(), "step_digits": VOCAB.is_digit(batch.labels).sum()}
     value = 0.0
     for start in range(0, len(EIGHT), sizes):
         rows = slice(start, start + sizes)
         part = replace(batch, logits=hidden[rows] @ weight, labels=batch.labels[rows])
-        loss = getattr(loss_of(variant, part, step_tokens=tokens, step_digits=digits), field)
-        loss.backward()
-        value += loss.item()
+        out = (
+            lean_loss_of(variant, part, hidden[rows], weight.T, **counts) if lean else loss_of(variant, part, **counts)
+        )
+        out.total.backward()
+        value += out.total.item()
     return value, weight.grad
 
 
+@pytest.mark.parametrize("lean", [False, True], ids=["full", "lean"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v[0] != "del_released"], ids=named)
-def test_micro_batches_of_any_size_give_the_same_gradient(variant, dtype):
+def test_micro_batches_of_any_size_give_the_same_loss_and_gradient(variant, dtype, lean):
     batch, hidden, weight = linear_batch(dtype)
     weight.requires_grad_()
-    loss_of(variant, replace(batch, logits=hidden @ weight)).total.backward()  # no counts: this is the whole step
-    for sizes in (8, 4, 1):
-        _, gradient = step_gradient(variant, sizes, dtype)
+    whole = loss_of(variant, replace(batch, logits=hidden @ weight)).total  # no counts: this is the whole step
+    whole.backward()
+    for sizes in (8, 4, 2, 1):
+        value, gradient = step_gradient(variant, sizes, dtype, lean=lean)
+        assert value == pytest.approx(whole.item(), rel=1e-5)
         torch.testing.assert_close(gradient, weight.grad, rtol=1e-6, atol=1e-6)
 
 
@@ -586,6 +592,10 @@ def test_batch_of_one_digit_equals_the_slow_loop(variant):
 # ---------------------------------------------------------------- extreme logits: cases B40 and B41
 
 
+OFFSETS = (20.0, 1000.0, 1e4, -1e4)
+"""Added to all logits at once, which changes no probability."""
+
+
 def extreme_batches() -> dict[str, Batch]:
     right, wrong, spread = (torch.zeros(1, 3, 12) for _ in range(3))
     labels = torch.tensor([[3, 10, 5]])
@@ -599,14 +609,16 @@ def extreme_batches() -> dict[str, Batch]:
     for t, label in enumerate(labels[0]):
         all_others[0, t, label] = 0.5
     cases = {"right": right, "wrong": wrong, "spread": spread, "some": some, "all others": all_others}
+    plain = written("3.5", scale=3.0, dtype=torch.float32).logits
+    cases |= {f"{offset:+g}": plain + offset for offset in OFFSETS}
     embedding = written("a", dtype=torch.float32).embedding
     return {name: Batch(logits, labels, embedding=embedding) for name, logits in cases.items()}
 
 
 @every_variant
-@pytest.mark.parametrize("case", ["right", "wrong", "spread", "some", "all others"])
+@pytest.mark.parametrize("case", ["right", "wrong", "spread", "some", "all others", *(f"{x:+g}" for x in OFFSETS)])
 def test_extreme_logits_give_the_right_value_and_a_finite_gradient(variant, case):
-    """±1e4, and minus infinity off the label: at some other tokens, or at all of them."""
+    """±1e4, minus infinity off the label (at some other tokens, or at all of them), and all logits raised together."""
     batch = extreme_batches()[case]
     out, slow = loss_of(variant, batch), slow_loss_of(variant, batch)
     # The digit mass m = exp(−CE − log p̂) is as exact as float32 is at a cross-entropy of 20,000.
@@ -698,6 +710,15 @@ def test_loss_of_meta_logits_is_a_meta_tensor(variant, elsewhere):
     out.total.backward()
 
 
+@pytest.mark.xfail(
+    raises=(NotImplementedError, RuntimeError), reason="the lean path counts its rows, a value of the labels"
+)
+def test_lean_loss_of_meta_states_is_a_meta_tensor():
+    hidden = torch.zeros(2, 5, 4, device="meta", requires_grad=True)
+    batch = Batch(hidden, torch.zeros(2, 5, dtype=torch.long, device="meta"))
+    assert lean_loss_of(("del", {}), batch, hidden, torch.zeros(12, 4, device="meta")).total.is_meta
+
+
 @every_variant
 def test_loss_in_inference_mode_leaves_training_possible(variant):
     name, options = variant
@@ -774,20 +795,21 @@ def test_loss_on_cuda_equals_cpu_also_with_labels_elsewhere(variant):
 # ---------------------------------------------------------------- half precision
 
 
+@pytest.mark.parametrize("offset", [0.0, *OFFSETS])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @every_variant
-def test_half_precision_logits_are_as_exact_as_naive_float32(variant, dtype):
+def test_half_precision_logits_are_as_exact_as_naive_float32(variant, dtype, offset):
     texts = ("3.14159a", "1,234.5_", "2024-05-", "a7b8.9.1", ".5 42. 0")
     batch = written(*texts, width=24, scale=3.0, dtype=torch.float32)
-    batch = replace(batch, logits=batch.logits.to(dtype))
+    batch = replace(batch, logits=(batch.logits + offset).to(dtype))
     truth, naive = (
         torch.tensor(slow_loss_of(variant, batch, dtype=kind).per_position, dtype=torch.float64)
         for kind in (np.float64, np.float32)
     )
     out = loss_of(variant, batch)
     assert {out.total.dtype, out.token_term.dtype, out.digit_term.dtype, out.per_position.dtype} == {torch.float32}
-    error = (out.per_position.double() - truth).norm().item()
-    assert 0 < error <= 2 * (naive - truth).norm().item()
+    error, error_of_naive = (out.per_position.double() - truth).norm(), (naive - truth).norm()
+    assert error <= 2 * error_of_naive + torch.finfo(torch.float32).eps * truth.norm()
     gradient = gradient_of(variant, batch)
     assert gradient.dtype == dtype
     assert gradient.isfinite().all()
@@ -883,9 +905,68 @@ def test_sigmoid_bce_moves_with_all_logits_and_the_conditional_does_not():
         assert torch.allclose(one, other) != moves
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_impossible_label_costs_infinity_and_never_nan(name):
-    logits = torch.zeros(1, 1, 12)
-    logits[0, 0, 3] = -math.inf
-    embedding = torch.eye(12) if name == "emo" else None
-    assert numeric_loss(name, logits, torch.tensor([[3]]), DigitVocab(range(10)), embedding=embedding).total == math.inf
+# These stay finite: the first because its weight is q = 0, the second because its value is e.
+FINITE_WHERE_IMPOSSIBLE = (("mixce", {"eta": 0.0}), ("emo", {"form": "anchored"}))
+
+
+UNKNOWN_MASS = "CE = −log p̂ − log m does not tell the mass m where both sides are infinite"
+INFINITE_WEIGHT = "the infinite weight of an impossible label meets probabilities of 0 in the gradient"
+NAN_WHERE_IMPOSSIBLE = {
+    ("ntl_was", "reweighed"): UNKNOWN_MASS,
+    ("ntl_mse", "reweighed"): UNKNOWN_MASS,
+    ("dist2", "vocabulary"): UNKNOWN_MASS,
+    ("emo", "uncapped"): INFINITE_WEIGHT,
+}
+
+
+def excused(variant):
+    reasons = [NAN_WHERE_IMPOSSIBLE.get((variant[0], value)) for value in variant[1].values()]
+    marks = [pytest.mark.xfail(reason=reason) for reason in reasons if reason]
+    return pytest.param(variant, marks=marks, id=named(variant))
+
+
+every_variant_at_impossible = pytest.mark.parametrize("variant", [excused(variant) for variant in VARIANTS])
+
+
+@every_variant_at_impossible
+def test_impossible_label_costs_infinity_and_never_nan(variant):
+    """A label at −inf beside one that is not: no value is NaN, and the other position keeps its gradient."""
+    batch = impossible_batch()
+    assert_infinite_without_nan(variant, loss_of(variant, batch))
+    gradient = gradient_of(variant, batch)
+    assert not gradient.isnan().any()
+    assert gradient[0, 1].abs().sum() > 0
+
+
+@every_variant_at_impossible
+def test_impossible_label_costs_infinity_and_never_nan_on_the_lean_path(variant):
+    batch = impossible_batch()
+    bias = batch.logits[0, 0].clone().requires_grad_()
+    out = lean_loss_of(variant, batch, torch.zeros(1, 2, 4), torch.zeros(12, 4), head_bias=bias)
+    assert_infinite_without_nan(variant, out)
+    out.total.backward()
+    assert not bias.grad.isnan().any()
+    assert bias.grad.abs().sum() > 0
+
+
+def impossible_batch() -> Batch:
+    batch = written("37", dtype=torch.float32)
+    logits = batch.logits[:, :1].repeat(1, 2, 1)
+    logits[..., 3] = -math.inf
+    return replace(batch, logits=logits)
+
+
+def assert_infinite_without_nan(variant, out: LossOutput) -> None:
+    assert out.per_position[0].isinf().tolist() == [variant not in FINITE_WHERE_IMPOSSIBLE, False]
+    assert [name for name, value in out._asdict().items() if value.isnan().any() and name != "digit_mass"] == []
+
+
+@pytest.mark.xfail(reason=UNKNOWN_MASS)
+def test_digit_mass_beside_an_impossible_label_is_a_number():
+    assert not loss_of(("mle", {}), impossible_batch()).digit_mass.isnan()
+
+
+def lean_loss_of(variant, batch: Batch, hidden: torch.Tensor, weight: torch.Tensor, **step) -> LossOutput:
+    name, options = variant
+    given = {"segments": batch.segments, "embedding": batch.embedding if name == "emo" else None}
+    return lean_loss(name, hidden, weight, batch.labels, batch.vocab, **given, **step, **options)

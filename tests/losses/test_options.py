@@ -1,14 +1,23 @@
 """Bad input: one error that names the argument in backticks, what came and what to do, before any computation."""
 
+import copy
 import math
+import pickle
 import re
 
+import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import Trainer
 
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import LOSSES, numeric_loss
+from delcore.losses.lean import lean_loss
+from delcore.models import byte_tokenizer
+from delcore.trainers import numeric_trainer, trainer_loss
 
 pytestmark = pytest.mark.usefixtures("no_type_checks")  # users meet delcore's own errors
 
@@ -43,6 +52,13 @@ def test_registry_defaults_are_those_of_the_paper():
 def test_registry_cannot_be_changed():
     with pytest.raises(TypeError):
         LOSSES["mle"] = LOSSES["del"]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_registry_entry_that_is_copied_or_pickled_is_the_entry(name):
+    loss = LOSSES[name]
+    assert copy.copy(loss) is copy.deepcopy(loss) is pickle.loads(pickle.dumps(loss)) is loss
+    assert copy.deepcopy({"loss": loss})["loss"] is loss
 
 
 @pytest.mark.parametrize("name", ["DEL", "", "focal", "cross_entropy"])
@@ -119,7 +135,7 @@ def test_option_that_is_no_choice_is_refused_with_the_choices(name, option, valu
     refused(f"`{option}` must be one of {choices}; got {value!r}", name, embedding=embedding, **{option: value})
 
 
-@pytest.mark.parametrize("distance", ["l1", "permuted", "permuted:", "permuted:-1", "permuted:x"])
+@pytest.mark.parametrize("distance", ["l1", "permuted", "permuted:", "permuted:-1", "permuted:x", f"permuted:{10**25}"])
 @pytest.mark.parametrize("name", ["ntl_was", "ntl_mse", "dist2"])
 def test_distance_that_is_no_permutation_is_refused(name, distance):
     refused('`distance` must be "numeric" or "permuted:SEED"', name, distance=distance)
@@ -223,3 +239,118 @@ def test_counts_that_are_none_are_refused(count):
 )
 def test_option_of_the_wrong_kind_is_refused(option, message):
     refused(message, **option)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("ntl_was", "distance", 3),
+        ("del", "place", 1),
+        ("dist2", "place", 2.0),
+        ("emo", "form", True),
+        ("del", "bce", []),
+    ],
+)
+def test_text_option_of_another_kind_is_refused(name, option, value):
+    embedding = EMBEDDING if name == "emo" else None
+    refused(rf"`{option}` must be text; got {re.escape(repr(value))}", name, embedding=embedding, **{option: value})
+
+
+@pytest.mark.parametrize("tau", [1e-45, 1e-310, 5e-324])
+def test_smallest_tau_gives_the_target_of_the_label_alone(tau):
+    logits = torch.randn(2, 4, 12, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    out = numeric_loss("dist2", logits, LABELS, VOCAB, tau=tau, alpha=1.0)
+    expected = torch.nn.functional.cross_entropy(logits[..., :10].flatten(0, 1), LABELS.flatten())
+    assert out.digit_term.item() == pytest.approx(expected.item(), rel=1e-5)
+    out.total.backward()
+    assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("kind", [lambda n: torch.tensor([n]), torch.tensor, np.int64, np.uint8])
+@pytest.mark.parametrize("path", ["full", "lean"])
+def test_counts_of_another_kind_equal_the_plain_number(name, kind, path):
+    embedding = EMBEDDING if name == "emo" else None
+    outs = []
+    for tokens, digits in ((17, 9), (kind(17), kind(9))):
+        given = {"step_tokens": tokens, "step_digits": digits, "embedding": embedding}
+        if path == "full":
+            outs.append(numeric_loss(name, LOGITS, LABELS, VOCAB, **given))
+        else:
+            outs.append(lean_loss(name, LOGITS, torch.eye(12), LABELS, VOCAB, **given))
+    for plain, other in zip(*outs, strict=True):
+        assert plain.shape == other.shape
+        torch.testing.assert_close(other, plain)
+
+
+@pytest.mark.parametrize("count", [torch.tensor([1, 2]), torch.zeros(0), np.int64(-1), np.float64(2.0)])
+def test_counts_of_more_than_one_number_are_refused(count):
+    refused("`step_tokens` must be a whole number.*tensor of one", step_tokens=count, step_digits=1)
+
+
+# ---------------------------------------------------------------- before any computation
+
+
+class Untouched(TorchDispatchMode):
+    """Fails as soon as anything is computed from some tensors."""
+
+    def __init__(self, *tensors):
+        super().__init__()
+        self.memory = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        for value in tree_leaves((args, kwargs)):
+            if isinstance(value, torch.Tensor) and value.numel():
+                assert value.untyped_storage().data_ptr() not in self.memory, f"{function} was called"
+        return function(*args, **(kwargs or {}))
+
+
+OUT_OF_RANGE = [
+    ("mixce", {"eta": 1.5}),
+    ("emo", {"cap": 0.0}),
+    ("emo", {"form": "paper"}),
+    ("ntl_was", {"form": "Paper"}),
+    ("ntl_was", {"place": "units"}),
+    ("ntl_mse", {"distance": "permuted:x"}),
+    ("ntl_mse", {"distance": 3}),
+    ("dist2", {"tau": -1.0}),
+    ("dist2", {"softmax": "full"}),
+    ("del", {"place": "units"}),
+    ("del", {"integer_factor": -1.0}),
+    ("del", {"decimal_base": 0.0}),
+    ("del", {"criterion": "kl"}),
+    ("del", {"bce": "softmax", "alpha": 1.0}),
+    ("del", {"alpha": -1.0}),
+    ("mle", {"tau": 1.0}),
+    ("emo", {"alpha": 1.0}),
+]
+TOKENIZER = byte_tokenizer()
+CALLS = {
+    "numeric_loss": lambda name, **given: numeric_loss(name, LOGITS, LABELS, VOCAB, **given),
+    "lean_loss": lambda name, **given: lean_loss(name, LOGITS, EMBEDDING, LABELS, VOCAB, **given),
+    "numeric_trainer": lambda name, embedding=None, **given: numeric_trainer(Trainer, name, TOKENIZER, **given),
+    "trainer_loss": lambda name, embedding=None, **given: trainer_loss(name, TOKENIZER, **given),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(("name", "options"), OUT_OF_RANGE)
+def test_option_out_of_range_is_refused_before_any_computation(name, options, call):
+    given = {"embedding": EMBEDDING.clone() if name == "emo" else None, **options}
+    with pytest.raises(InputError), Untouched(LOGITS, LABELS, EMBEDDING):
+        CALLS[call](name, **given)
+
+
+@pytest.mark.parametrize("call", ["numeric_loss", "lean_loss"])
+@pytest.mark.parametrize("embedding", [None, torch.eye(11)])
+def test_emo_without_its_embedding_is_refused_before_any_computation(call, embedding):
+    with pytest.raises(InputError, match="`embedding`"), Untouched(LOGITS, EMBEDDING):
+        CALLS[call]("emo", embedding=embedding, validate=False)
+
+
+@pytest.mark.parametrize("call", ["numeric_loss", "lean_loss"])
+def test_dot_without_a_dot_is_refused_before_any_computation(call):
+    function = {"numeric_loss": numeric_loss, "lean_loss": lean_loss}[call]
+    given = (LOGITS,) if call == "numeric_loss" else (LOGITS, EMBEDDING)
+    with pytest.raises(InputError, match="`vocab.dot` is None"), Untouched(LOGITS, LABELS, EMBEDDING):
+        function("del", *given, LABELS, DigitVocab(range(10)), dot=True)

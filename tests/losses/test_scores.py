@@ -4,9 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from delcore.digits import IGNORE
-from delcore.losses import _scores
+from delcore.digits import IGNORE, DigitVocab
+from delcore.losses import _scores, numeric_loss
 from delcore.losses._scores import read_scores
+from delcore.losses.lean import lean_loss
 
 COLUMNS = 17
 IDS = torch.tensor([3, 9, 1, 12, 7, 5, 2, 16, 11, 0, 14])
@@ -81,9 +82,81 @@ def test_scores_with_a_label_out_of_range_raise_instead_of_reading_another_colum
         read_scores(logits, labels, IDS)
 
 
-def test_scores_are_differentiated_once():
-    logits, labels, _ = draw()
-    total = read_scores(logits, labels, IDS)[0].sum()
-    (first,) = torch.autograd.grad(total, logits, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable|does not require grad"):
-        first.sum().backward()
+# ---------------------------------------------------------------- second derivatives
+
+
+def test_scores_pass_gradgradcheck():
+    logits, labels, _ = draw(1, 3)
+    labels[0, 1] = IGNORE
+    assert torch.autograd.gradgradcheck(lambda z: read_scores(z, labels, IDS), logits)
+
+
+def plain_loss(name, logits, labels):
+    """The composite of PyTorch's own parts, for labels of which every one is a digit or no number at all."""
+    flat, flat_labels = logits.flatten(0, 1), labels.flatten()
+    total = F.cross_entropy(flat, flat_labels, ignore_index=IGNORE)
+    if name == "mle":
+        return total
+    is_true = flat_labels.unsqueeze(-1) == IDS[:10]
+    at_digits = is_true.any(-1)
+    digits, is_true = flat.index_select(-1, IDS[:10])[at_digits], is_true[at_digits]
+    if name == "ntl_was":
+        cost = (torch.arange(10) - is_true.long().argmax(-1, keepdim=True)).abs()
+        return total + 0.3 * (digits.softmax(-1) * cost).sum(-1).mean()
+    per_class = F.binary_cross_entropy_with_logits(digits, is_true.double(), reduction="none")
+    return total + 0.1 * (digits.softmax(-1) * per_class).sum(-1).mean()
+
+
+@pytest.mark.parametrize(("name", "options"), [("mle", {}), ("ntl_was", {}), ("del", {"place": "none"})])
+def test_hessian_of_a_loss_equals_that_of_its_plain_composite(name, options):
+    logits = draw(2, 3)[0].detach()
+    labels = torch.tensor([[12, 4, IGNORE], [15, 3, 6]])  # two digits among them
+    vocab = DigitVocab(IDS[:10].tolist(), dot=int(IDS[10]))
+    found = torch.autograd.functional.hessian(
+        lambda z: numeric_loss(name, z, labels, vocab, **options).total, logits, strict=True
+    )
+    expected = torch.autograd.functional.hessian(lambda z: plain_loss(name, z, labels), logits)
+    assert expected.abs().max() > 0.01
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+# ---------------------------------------------------------------- precision at any level of the logits
+
+
+@pytest.mark.parametrize("offset", [0.0, 20.0, 1000.0, 1e4, -1e4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("path", ["full", "lean"])
+def test_cross_entropy_at_any_level_is_as_exact_as_pytorchs(path, dtype, offset):
+    """Value and gradient, judged against float64 of the same rounded logits."""
+    generator = torch.Generator().manual_seed(5)
+    spread = torch.randn(1, 40, 60, dtype=torch.float64, generator=generator) * torch.linspace(0.1, 8, 40).view(-1, 1)
+    logits = (spread + offset).to(dtype)
+    # The most probable token as label: its small cross-entropy is what a large logit swallows.
+    labels = torch.where(torch.arange(40) % 2 == 0, logits.float().argmax(-1), torch.arange(40))
+    truth = torch_cross_entropy(logits.double(), labels)
+    naive = torch_cross_entropy(logits, labels)
+    found = (full_cross_entropy if path == "full" else lean_cross_entropy)(logits, labels)
+    for mine, theirs, exact in zip(found, naive, truth, strict=True):
+        ulp = torch.finfo(torch.float32).eps * exact.abs().max()
+        assert (mine.double() - exact).abs().max() <= 2 * (theirs.double() - exact).abs().max() + ulp
+
+
+def torch_cross_entropy(logits, labels):
+    """Cross-entropy of each position, and the gradient of its mean by the logits."""
+    logits = logits.clone().requires_grad_()
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    values = F.cross_entropy(logits[0].to(dtype), labels[0], reduction="none")
+    return values.detach(), torch.autograd.grad(values.mean(), logits)[0]
+
+
+def full_cross_entropy(logits, labels):
+    logits = logits.clone().requires_grad_()
+    out = numeric_loss("mle", logits, labels, DigitVocab(range(10)))
+    return out.per_position[0].detach(), torch.autograd.grad(out.total, logits)[0]
+
+
+def lean_cross_entropy(logits, labels):
+    """With unit vectors for states the scores are the head itself, and so are their gradients."""
+    states, head = torch.eye(logits.shape[1], dtype=logits.dtype).unsqueeze(0), logits[0].T.clone().requires_grad_()
+    out = lean_loss("mle", states, head, labels, DigitVocab(range(10)))
+    return out.per_position[0].detach(), torch.autograd.grad(out.total, head)[0].T.unsqueeze(0)
