@@ -4,6 +4,7 @@
 can only be right where the window is one batch. `numeric_trainer` counts both.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,7 @@ def numeric_trainer(Base: type, name: str, tokenizer: Any, *, alpha: float | Non
         step_counts: tuple[Tensor, Tensor] | None = None
         embedding: Tensor | None = None
         last_output: LossOutput | None = None
+        warned = False
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             """Refuse settings of another loss, which would be ignored."""
@@ -64,7 +66,21 @@ def numeric_trainer(Base: type, name: str, tokenizer: Any, *, alpha: float | Non
             """Fetch the window, and count its supervised tokens and digits over all processes."""
             batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
             self.step_counts = self.count_window(batches, device)
+            self.warn_of_nothing(batches)
             return batches, items
+
+        def warn_of_nothing(self, batches: list[Any]) -> None:
+            """Say once that a whole window has nothing to learn, as when a length limit cut every response."""
+            if self.warned or any(batch["labels"].is_cuda for batch in batches):  # a GPU is not made to wait for this
+                return
+            if batches and not any((batch["labels"][:, 1:] != IGNORE).any() for batch in batches):
+                self.warned = True
+                rows = sum(len(batch["labels"]) for batch in batches)
+                warnings.warn(
+                    f"None of the {rows} samples of an optimiser step has a supervised token, so nothing is learned "
+                    "from it. Raise the length limit, or drop such samples.",
+                    stacklevel=2,
+                )
 
         def count_window(self, batches: list[Any], device: torch.device) -> tuple[Tensor, Tensor]:
             """Supervised tokens and digits of some batches, over all processes."""

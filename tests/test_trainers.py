@@ -94,6 +94,21 @@ def trl_warnings_ignored():
         yield
 
 
+def test_window_without_a_supervised_token_is_warned_of_once_and_moves_nothing(tmp_path):
+    def masked(rows):
+        batch = collate_rows(rows)
+        return {**batch, "labels": torch.full_like(batch["labels"], -100)}
+
+    trainer = numeric_trainer(Trainer, "del", TOKENIZER)(
+        model=tiny_model(), args=settings(tmp_path, 2), train_dataset=ROWS, data_collator=masked
+    )
+    with pytest.warns(UserWarning, match="None of the 8 samples of an optimiser step") as seen:
+        trainer.train()
+    assert len([warning for warning in seen if "None of the 8" in str(warning.message)]) == 1
+    before = tiny_model().state_dict()
+    assert all(torch.equal(before[name], weight) for name, weight in trainer.model.state_dict().items())
+
+
 KEPT_FOR_SFT = (
     *("output_dir", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "lr_scheduler_type"),
     *("optim", "max_grad_norm", "use_cpu", "num_train_epochs", "train_sampling_strategy", "save_strategy"),
