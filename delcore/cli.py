@@ -167,6 +167,7 @@ TRAIN_HELP: dict[str, tuple[Any, str]] = {
     "lora_alpha": (int, "scale of the adapters; twice the rank if left out"),
     "eval_every": (int, "steps between two measurements on held-out samples; 0 for none"),
     "eval_data": (str, "where those come from; some of --data, then never trained on, if left out"),
+    "eval_split": (str, "split of --eval-data"),
     "eval_samples": (int, "how many"),
     "log_every": (int, "steps between two lines of metrics.jsonl"),
     "save_every": (int, "steps between two checkpoints; 0 for one only when the run is stopped"),

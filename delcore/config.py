@@ -115,6 +115,9 @@ class TrainConfig:
     eval_data: str | None = None
     """Where they come from; None for `eval_samples` of `data`, which are then never trained on."""
 
+    eval_split: str = "test"
+    """Split of `eval_data`, if that has several."""
+
     eval_samples: int = 200
     """How many."""
 

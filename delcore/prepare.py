@@ -91,14 +91,14 @@ def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Pr
 def load_data(config: TrainConfig, tokenizer: Any) -> tuple[Sequence[Sample] | None, Sequence[Sample]]:
     """Training and held-out samples; the latter are empty where none are asked for."""
 
-    def load(source: str) -> Sequence[Sample] | None:
-        return load_samples(source, template=config.template, tokenizer=tokenizer, split=config.split)
+    def load(source: str, split: str) -> Sequence[Sample] | None:
+        return load_samples(source, template=config.template, tokenizer=tokenizer, split=split)
 
-    samples = load(config.data)
+    samples = load(config.data, config.split)
     if not config.eval_every:
         return samples, []
     if config.eval_data is not None or samples is None:
-        others = load(config.eval_data or config.data)
+        others = load(config.eval_data or config.data, config.eval_split)
         if others is None:
             return samples, [arithmetic_sample(i, config.seed, "heldout") for i in range(config.eval_samples)]
         return samples, [others[i] for i in range(min(config.eval_samples, len(others)))]

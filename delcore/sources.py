@@ -217,8 +217,9 @@ def _read_folder(folder: str, config: str | None, split: str) -> Rows:
         raise InputError(f"`--data` folder {folder} holds files of several kinds. Keep one kind, or name one file.")
     try:
         return _read_set(folder, config, split, local=True)
-    except InputError:
-        for file in files:  # `datasets` names no line
+    except InputError as error:
+        broken = files if "cannot be read" in str(error) else []
+        for file in broken:  # `datasets` names neither file nor line
             if file.suffix == ".jsonl" and not _read_file(file).length:
                 raise InputError(f"{file} holds no samples. Remove it.") from None
         raise

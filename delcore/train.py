@@ -102,7 +102,8 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
     if state:
         restore(state, model, optimizer)
         log.say(f"Going on after step {steps_done}.")
-    heldout = deal(job, [encode(job, sample) for sample in job.heldout], accelerator)
+    shared = len(job.heldout) // ranks * ranks  # every process needs as many: they wait for each other
+    heldout = deal(job, [encode(job, sample) for sample in job.heldout[:shared]], accelerator)
 
     with StopRequests() as stop:
         try:

@@ -296,6 +296,15 @@ def test_micro_batches_pad_little_and_begin_with_the_longest():
     assert sum(lengths) < padded < 1.15 * sum(lengths) < as_they_come
 
 
+def test_micro_batches_are_dealt_in_turn_so_that_no_rank_waits_for_another():
+    step = [Encoded([1] * n, [1] * n) for n in (5, 8, 1, 7, 2, 6, 4, 3)]
+    lengths = [
+        [row.sum().item() for batch in micro_batches(step, 2, 0, rank=rank, ranks=2) for row in batch.input_ids]
+        for rank in range(2)
+    ]
+    assert lengths == [[8, 6, 4, 2], [7, 5, 3, 1]]
+
+
 def test_micro_batches_of_equal_lengths_keep_their_order():
     step = [Encoded([i, i], [i, i]) for i in range(6)]
     assert [batch.input_ids[:, 0].tolist() for batch in micro_batches(step, 2, 0)] == [[0, 1], [2, 3], [4, 5]]

@@ -85,6 +85,12 @@ def test_jsonl_may_have_blank_lines_a_byte_order_mark_and_any_letters(tmp_path, 
         assert list(load_samples(str(path))) == [Sample("é 🙂?\n", "3\u2028\x85")] * 2
 
 
+def test_carriage_return_within_a_jsonl_line_ends_no_line(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(b'{"question": "1+2?",\r"answer": "3"}\r\n{"question": "1+2?", "answer": "3"}')
+    assert list(load_samples(str(path))) == [ADDED, ADDED]
+
+
 def test_rows_of_a_file_may_differ_in_kind(tmp_path):
     path = written(tmp_path / "data.jsonl", ADD, {"prompt": "2 + 2 = ", "response": "4"}, TALK)
     assert list(load_samples(path)) == [ADDED, Sample("2 + 2 = ", "4"), ADDED]
@@ -263,7 +269,8 @@ def test_reading_a_folder_leaves_the_package_as_it_was_and_says_nothing(datasets
         )
 
     before = state()
-    load_samples(str(tmp_path / written(tmp_path / "some" / "a.jsonl", ADD)).rpartition("/")[0])
+    written(tmp_path / "some" / "a.jsonl", ADD)
+    load_samples(str(tmp_path / "some"))
     written(tmp_path / "bad" / "a.jsonl", ADD, "{")
     assert_refused(tmp_path / "bad", "not valid JSON")
     assert state() == before

@@ -133,10 +133,10 @@ BARE = (
 )
 
 
-def chat_tokenizer(template: str, *, eos: str = "<|end|>"):
+def chat_tokenizer(template: str, *more: str, eos: str = "<|end|>"):
     """Over bytes, with ChatML's two tokens; like the embedded family's it reads special tokens in a text as text."""
     tokenizer = byte_tokenizer()
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>", *more]})
     tokenizer.eos_token = eos
     tokenizer.chat_template = template
     return tokenizer
@@ -205,6 +205,24 @@ def test_chat_of_several_turns_keeps_the_earlier_ones_in_the_prompt():
         "<|im_start|>assistant\n3<|im_end|>\n<|im_start|>user\nAnd 4 more?<|im_end|>\n<|im_start|>assistant\n"
     )
     assert sample.response == "7<|im_end|>"
+
+
+def test_chat_ends_in_the_whole_token_where_another_is_a_part_of_it():
+    assert rendered(ADD, "chat", chat_tokenizer(CHATML, "<|im_", "im_end")).response == "3<|im_end|>"
+
+
+def test_chat_template_may_open_the_turn_by_what_came_before():
+    render = make_render(
+        "chat",
+        chat_tokenizer(
+            "{% for m in messages %}"
+            "{% if m['role'] == 'assistant' and messages[0]['role'] == 'system' %}[as told] {% endif %}"
+            "{{ m['content'] }}<|im_end|>{% endfor %}"
+        ),
+    )
+    system = {"messages": [TALK[0], TALK[1], TALK[2]]}
+    responses = [render(parse_row(row, "row")).response for row in (ADD, system, ADD, system)]
+    assert responses == ["3<|im_end|>", "[as told] 3<|im_end|>"] * 2
 
 
 def test_chat_puts_an_input_below_its_instruction():
