@@ -237,10 +237,10 @@ def format_bench(result: dict[str, Any]) -> str:
     sizes = ", ".join(f"{key} {value}" for key, value in result["sizes"].items())
     lines = [f"{result['machine']}; {sizes}", "", f"{'variant':<28}{'against':<32}{'time':<24}peak memory"]
     for ratio in result["ratios"]:
-        columns = [_formatspread(ratio[key]) for key in ("time", "memory")]
+        columns = [_format_spread(ratio[key]) for key in ("time", "memory")]
         lines.append(f"{ratio['name']:<28}{ratio['against']:<32}{columns[0]:<24}{columns[1]}")
     return "\n".join([*lines, "", "Ratios: median (lowest to highest) over the rounds; memory beyond the inputs."])
 
 
-def _formatspread(spread: Sequence[float] | None) -> str:
+def _format_spread(spread: Sequence[float] | None) -> str:
     return "–" if spread is None else f"{spread[0]:.2f} ({spread[1]:.2f} to {spread[2]:.2f})"

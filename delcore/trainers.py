@@ -5,7 +5,7 @@ can only be right where the window is one batch. `numeric_trainer` counts both.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -55,9 +55,11 @@ def numeric_trainer(Base: type, name: str, tokenizer: Any, *, alpha: float | Non
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             """Refuse settings of another loss, which would be ignored."""
             super().__init__(*args, **kwargs)
-            if self.args.label_smoothing_factor or getattr(self, "compute_loss_func", None) is not None:
+            other = self.args.label_smoothing_factor or getattr(self, "compute_loss_func", None) is not None
+            if other or getattr(self.args, "loss_type", "nll") == "dft":
                 raise InputError(
-                    f"This trainer's loss is `{name}`: leave out `label_smoothing_factor` and `compute_loss_func`."
+                    f"This trainer's loss is `{name}`: leave out `label_smoothing_factor`, `compute_loss_func` and "
+                    "`loss_type`."
                 )
 
         def get_batch_samples(
@@ -93,7 +95,7 @@ def numeric_trainer(Base: type, name: str, tokenizer: Any, *, alpha: float | Non
             return counts[0], counts[1]
 
         def compute_loss(
-            self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+            self, model: Any, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
         ) -> Any:
             """The loss of one micro-batch as its share of the window; of one batch in evaluation."""
             inputs = dict(inputs)

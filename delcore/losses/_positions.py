@@ -145,8 +145,10 @@ class Positions:
     def log_mass(self) -> Float[Tensor, "batch seq"]:
         """Log m at digit positions, 0 elsewhere: CE = −log p̂[c] − log m, and m is at most 1."""
         true_log_prob = self.digit_log_probs.gather(-1, self.digit.unsqueeze(-1)).squeeze(-1)
-        log_mass = -self.cross_entropy - true_log_prob
-        return torch.where(self.is_digit, log_mass, 0.0)
+        # A label at −inf makes both sides infinite and does not tell m: it counts as 1 there.
+        known = self.is_digit & ~self.cross_entropy.isinf()
+        log_mass = -self.cross_entropy.masked_fill(~known, 0.0) - true_log_prob.masked_fill(~known, 0.0)
+        return torch.where(known, log_mass, 0.0)
 
     def values(self, distance: str) -> tuple[Tensor, Tensor]:
         """The number each digit class stands for, [10], and that of the true digit, [batch, seq].

@@ -30,6 +30,8 @@ def emo(positions: Positions, *, cap: float = 3.0, form: str = "capped") -> Term
         token = cost + torch.where(stopped.isinf(), cost.detach(), factor * cross_entropy)  # its value is e
     else:
         weight = stopped / (cost.detach() + EPS)
-        token = 0.5 * (cross_entropy + (weight if form == "uncapped" else weight.clamp(max=cap)) * cost)
+        factor = weight if form == "uncapped" else weight.clamp(max=cap)
+        moved = factor.masked_fill(factor.isinf(), 0.0) * cost  # infinity times a stopped 0 is no gradient
+        token = 0.5 * (cross_entropy + torch.where(factor.isinf(), stopped, moved))
     # The cost of an unsupervised position is not 0.
     return Terms(token=torch.where(positions.supervised, token, 0.0))

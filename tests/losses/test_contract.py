@@ -909,23 +909,7 @@ def test_sigmoid_bce_moves_with_all_logits_and_the_conditional_does_not():
 FINITE_WHERE_IMPOSSIBLE = (("mixce", {"eta": 0.0}), ("emo", {"form": "anchored"}))
 
 
-UNKNOWN_MASS = "CE = −log p̂ − log m does not tell the mass m where both sides are infinite"
-INFINITE_WEIGHT = "the infinite weight of an impossible label meets probabilities of 0 in the gradient"
-NAN_WHERE_IMPOSSIBLE = {
-    ("ntl_was", "reweighed"): UNKNOWN_MASS,
-    ("ntl_mse", "reweighed"): UNKNOWN_MASS,
-    ("dist2", "vocabulary"): UNKNOWN_MASS,
-    ("emo", "uncapped"): INFINITE_WEIGHT,
-}
-
-
-def excused(variant):
-    reasons = [NAN_WHERE_IMPOSSIBLE.get((variant[0], value)) for value in variant[1].values()]
-    marks = [pytest.mark.xfail(reason=reason) for reason in reasons if reason]
-    return pytest.param(variant, marks=marks, id=named(variant))
-
-
-every_variant_at_impossible = pytest.mark.parametrize("variant", [excused(variant) for variant in VARIANTS])
+every_variant_at_impossible = pytest.mark.parametrize("variant", VARIANTS, ids=named)
 
 
 @every_variant_at_impossible
@@ -961,7 +945,6 @@ def assert_infinite_without_nan(variant, out: LossOutput) -> None:
     assert [name for name, value in out._asdict().items() if value.isnan().any() and name != "digit_mass"] == []
 
 
-@pytest.mark.xfail(reason=UNKNOWN_MASS)
 def test_digit_mass_beside_an_impossible_label_is_a_number():
     assert not loss_of(("mle", {}), impossible_batch()).digit_mass.isnan()
 

@@ -1,0 +1,104 @@
+r"""Where a text states its answer: boxes, `####`, "the answer is", and where an invented next question starts."""
+
+import re
+from typing import NamedTuple
+
+_NEXT_QUESTION = re.compile(
+    r"""^[#>*_\ \t]*+
+        (?: (?:question|problem|exercise|instruction|q)(?![A-Za-z])[\ \t]*+(?:\#?\d{1,4}(?:[:.)]|\*\*) | [*_\ \t]*+:)
+          | (?:user|human|student)\b[*_\ \t]*+:
+          | (?<=[#][#\ ])(?:question|problem|instruction)s?[*_\ \t]*+$ )""",
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+
+
+def cut_at_next_question(text: str) -> str:
+    r"""What comes before the next question that a model makes up after its answer.
+
+    The cut is made only where a line starts with "Question:", "Q:", "Problem 2.", "Exercise:", "Instruction:",
+    "User:" or "Human:" (with or without `#`, `>` and `*` in front), and only after something that is not blank. The
+    word in the middle of a line is part of an answer.
+
+    >>> cut_at_next_question("First restate the Question. 7*10=70\n#### 70\n\nQuestion: A car…")
+    'First restate the Question. 7*10=70\n#### 70\n\n'
+    """
+    for match in _NEXT_QUESTION.finditer(text):
+        if text[: match.start()].strip():
+            return text[: match.start()]
+    return text
+
+
+class Statement(NamedTuple):
+    """A stretch of text that states an answer.
+
+    Args:
+        text: the stretch, without its marker.
+        hashed: it stands behind `####`. That is also the mark of a heading, so its answer must come first.
+    """
+
+    text: str
+    hashed: bool
+
+
+# "The answer is", "Answer:", "ANSWER - ", "answer to the second part should be", and a heading "Final answer". What the
+# marker ends with belongs to it, a minus sign never does.
+_MARKER = re.compile(
+    r"""(?: ^[\#*\ \t]*+(?:the\ )?(?:final\ )?answer[*:\ \t]*+\n
+          | (?P<hashes>\#\#\#\#(?!\#))
+          | (?<![/\w])(?:answers?|ans)\b(?!\ (?:questions?|key|sheet)\b)(?:</\w{1,6}>)?[*_`)\]"'\ \t]*+
+            (?: [:=] | (?:is|are|be)\b | \s[-–—]\s
+              | (?:,|(?<=\s))[^\n.:?]{0,60}?\b(?:is|are|be|equals?)\b
+              | (?:,|(?<=\s))[^\n.:=?]{0,40}?: ) )
+        [*_:\ \t]*+\s{0,4}""",
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+_BRACES = re.compile(r"\\{1,2}(?:boxed|fbox)\s?(?P<box>\{|(?P<bare>[^\s{}$\\]+))|\\[\\{}]|(?P<open>\{)|(?P<close>\})")
+_SENTENCE_END = re.compile(r"(?<!Rs)(?<!approx)(?<!No)[.?](?=\s|$)|!(?=\s+[A-Z]|\s*$)|\n|<\||</s>")
+# A sentence does not end in front of a displayed formula.
+_DISPLAYED = re.compile(r"(?:\\\[|\$\$)\s*+[^\n]*")
+_BETWEEN_BOXES = re.compile(r"[\s$.,;&]*+(?:and|or)?[\s$]*+(?:[A-Za-z]\s?=\s?)?")
+
+
+def _boxes(text: str) -> list[tuple[int, int, int]]:
+    r"""Of every closed `\boxed{…}` and `\fbox{…}`: its start, and start and end of its content; only the innermost."""
+    found: list[tuple[int, int, int]] = []
+    braces: list[tuple[int, int] | None] = []
+    for match in _BRACES.finditer(text):
+        if match["bare"]:
+            found.append((match.start(), *match.span("bare")))
+        elif match["box"]:
+            braces.append(match.span())
+        elif match["open"]:
+            braces.append(None)
+        elif match["close"] and braces and (box := braces.pop()) and not (found and found[-1][0] > box[0]):
+            found.append((*box, match.start()))
+    return found
+
+
+def last_boxes(text: str) -> list[str]:
+    """What the last box holds, or the last few that are listed one after the other; empty without a box."""
+    contents: list[str] = []
+    following = len(text)
+    for start, content, end in reversed(_boxes(text)):
+        if contents and not _BETWEEN_BOXES.fullmatch(text, end + 1, following):
+            break
+        if text[content:end].strip():
+            contents.append(text[content:end])
+        following = start
+    return contents[::-1]
+
+
+def find_statements(text: str) -> list[Statement]:
+    """Every statement behind `####` or the word "answer", in the order in which they start."""
+    markers = list(_MARKER.finditer(text))
+    stops = [match.start() for match in markers[1:]] + [len(text)]
+    return [
+        Statement(_sentence(text, match.end(), stop), match["hashes"] is not None)
+        for match, stop in zip(markers, stops, strict=False)
+    ]
+
+
+def _sentence(text: str, start: int, stop: int) -> str:
+    displayed = _DISPLAYED.match(text, start, stop)
+    end = _SENTENCE_END.search(text, displayed.end() if displayed else start, stop)
+    return text[start : end.start() if end else stop]
