@@ -71,7 +71,7 @@ class _ReadScores(torch.autograd.Function):
         by_position = d_cross_entropy.unsqueeze(-1).masked_fill(~supervised, 0)
         by_power = by_position / total.unsqueeze(-1)
         label_ids = _column_of(labels)
-        d_logits = torch.empty_like(logits, memory_format=torch.contiguous_format)
+        d_logits = _room_for_gradient(logits)
         for block in _blocks(logits, top.dtype):
             whole = d_logits[block]
             part = whole if whole.dtype == top.dtype else torch.empty_like(whole, dtype=top.dtype)
@@ -82,6 +82,18 @@ class _ReadScores(torch.autograd.Function):
             if part is not whole:
                 whole.copy_(part)
         return d_logits, None, None, None
+
+
+def _room_for_gradient(logits: Tensor) -> Tensor:
+    try:
+        return torch.empty_like(logits, memory_format=torch.contiguous_format)
+    except RuntimeError as error:  # out of memory, on a GPU or a CPU
+        shape, gib = list(logits.shape), logits.numel() * logits.element_size() / 2**30
+        raise type(error)(
+            f"There is no room for the gradient of {shape} logits, {' × '.join(map(str, shape))} × "
+            f"{logits.element_size()} bytes = {gib:.2f} GiB in {str(logits.dtype).removeprefix('torch.')}. Use "
+            "`lean_loss`, which makes neither, or fewer tokens at a time."
+        ) from error
 
 
 def _column_of(labels: Tensor) -> Int[Tensor, "batch seq 1"]:

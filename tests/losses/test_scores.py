@@ -160,3 +160,17 @@ def lean_cross_entropy(logits, labels):
     states, head = torch.eye(logits.shape[1], dtype=logits.dtype).unsqueeze(0), logits[0].T.clone().requires_grad_()
     out = lean_loss("mle", states, head, labels, DigitVocab(range(10)))
     return out.per_position[0].detach(), torch.autograd.grad(out.total, head)[0].T.unsqueeze(0)
+
+
+@pytest.mark.parametrize("kind", [torch.OutOfMemoryError, RuntimeError])
+def test_no_room_for_the_gradient_is_told_with_its_arithmetic_and_the_remedy(monkeypatch, kind):
+    """B19: 4 × 1024 × 151936 in bfloat16 are 1.16 GiB."""
+
+    def full(*_, **__):
+        raise kind("out of memory")
+
+    logits = torch.zeros(4, 1024, 151_936, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    total = read_scores(logits, torch.zeros(4, 1024, dtype=torch.long, device="meta"), IDS.to("meta"))[0].sum()
+    monkeypatch.setattr(_scores.torch, "empty_like", full)
+    with pytest.raises(kind, match=r"4 × 1024 × 151936 × 2 bytes = 1\.16 GiB in bfloat16.*`lean_loss`"):
+        total.backward()
