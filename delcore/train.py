@@ -32,6 +32,14 @@ from delcore.config import TrainConfig
 from delcore.data import Batch, Encoded, count_step, encode_sample, iterate_samples, micro_batches
 from delcore.errors import InputError
 from delcore.loss_model import LossModel
+from delcore.memory import (
+    available_memory,
+    check_memory,
+    estimate_memory,
+    explain_out_of_memory,
+    format_estimate,
+    is_out_of_memory,
+)
 from delcore.models import LoadedModel
 from delcore.prepare import CHECKPOINTS, Job, adapt, pick_device, prepare, record_facts
 from delcore.runs import SUMS, MetricsLog, Progress, sum_measures
@@ -84,7 +92,15 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
 
     loss_model = LossModel(
         adapt(job.model, config), config.loss, job.vocab, alpha=config.alpha, lean=config.lean, **config.options
-    ).to(device)
+    )
+    sharded = accelerator.distributed_type == "FSDP"
+    estimate = estimate_memory(
+        loss_model, config, longest=longest_sample(job), ranks=ranks, device=device, sharded=sharded
+    )
+    if progress:
+        progress(format_estimate(estimate))
+    check_memory(estimate, available_memory(device), config)
+    loss_model = loss_model.to(device)
     if config.lean and loss_model.why_full and progress:
         progress(loss_model.why_full)
     trained = [parameter for parameter in loss_model.parameters() if parameter.requires_grad]
@@ -142,6 +158,10 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
             else:
                 stopped_by = None
             log.finish(steps_done)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise explain_out_of_memory(error, estimate, config) from error
         finally:
             log.close()
     save_run(job, model, accelerator, {**facts, **log.tally, "steps_done": steps_done})
@@ -156,6 +176,13 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
 def encode(job: Job, sample: Any) -> Encoded:
     """One sample as tokens, as this run wants them."""
     return encode_sample(job.tokenizer, sample, max_length=job.config.max_length, supervise=job.config.supervise)
+
+
+def longest_sample(job: Job) -> int:
+    """Tokens of the longest of the first thousand samples, or of all the run's if they are fewer."""
+    source = iterate_samples(job.samples, job.config.seed)
+    count = min(1000, job.config.steps * job.config.batch_size)
+    return max(len(encode(job, next(source)).input_ids) for _ in range(count))
 
 
 def encode_step(job: Job, step: int) -> list[Encoded]:
