@@ -23,10 +23,11 @@ from torch.utils.data import Dataset
 
 from delcore.bench import machine, measure_peak, spread
 from delcore.config import TrainConfig
-from delcore.data import collate
+from delcore.data import collate, count_step
+from delcore.memory.fake_pass import size_of
 from delcore.models import LoadedModel, load_model
 from delcore.prepare import Job, adapt, prepare
-from delcore.train import encode_step, finetune, learning_rate_factor
+from delcore.train import encode_step, finetune, learning_rate_factor, make_optimizer
 
 OURS, OTHER, DEL = "delcore", "Trainer", "delcore del"
 
@@ -54,7 +55,7 @@ def bench_training(
     counted = turns[1:]
     return {
         "settings": {key: getattr(config, key) for key in ("model", "data", "steps", "batch_size", "lora_rank")}
-        | {"micro_batch_size": config.micro_batch_size or config.batch_size, "rounds": rounds},
+        | {"micro_batch_size": config.micro_batch(), "rounds": rounds},
         "machine": machine("cpu" if config.device == "auto" and not torch.cuda.is_available() else config.device),
         "tokens_per_second": _ratio(counted, OURS, OTHER, "tokens_per_second"),
         "memory": _ratio(counted, OURS, OTHER, "bytes"),
@@ -124,7 +125,7 @@ class _Steps(Dataset[Any]):
     def __init__(self, job: Job) -> None:
         steps = [encode_step(job, step) for step in range(1, job.config.steps + 1)]
         self.samples = [sample for step in steps for sample in step]
-        self.supervised = [sum(label >= 0 for sample in step for label in sample.labels[1:]) for step in steps]
+        self.supervised = [count_step(step, job.vocab)[0] for step in steps]
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -134,7 +135,7 @@ class _Steps(Dataset[Any]):
 
 
 def _arguments(config: TrainConfig) -> dict[str, Any]:
-    micro = config.micro_batch_size or config.batch_size
+    micro = config.micro_batch()
     return {
         "per_device_train_batch_size": micro,
         "gradient_accumulation_steps": config.batch_size // micro,
@@ -153,16 +154,13 @@ def _arguments(config: TrainConfig) -> dict[str, Any]:
 
 
 def _optimizer(model: Any, config: TrainConfig) -> tuple[Any, Any]:
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(
-        trained, lr=config.learning_rate, betas=(0.9, config.beta2), weight_decay=config.weight_decay
-    )
+    optimizer = make_optimizer(model, config)
     return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, config))
 
 
 def _figures(speed: float, peak: float | None, model: Any, last: Any) -> dict[str, float]:
     """Gradients and AdamW's two moments are the same for both, and are taken off the peak."""
-    state = 3 * sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    state = 3 * sum(size_of(parameter) for parameter in model.parameters() if parameter.requires_grad)
     return {"tokens_per_second": speed, "bytes": max((peak or 0.0) - state, 1.0), "loss": last["cross_entropy"]}
 
 

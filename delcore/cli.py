@@ -8,7 +8,6 @@ import argparse
 import ast
 import dataclasses
 import json
-import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from delcore import __version__
-from delcore.config import TrainConfig
+from delcore.config import TrainConfig, process_rank
 from delcore.errors import InputError
 
 
@@ -30,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments.run(arguments)
     except InputError as error:
-        if os.environ.get("RANK", "0") == "0":  # of several processes one is enough to say it
+        if process_rank() == 0:  # of several processes one is enough to say it
             sys.stderr.write(f"delcore: {error}\n")
         return 2
     except StoppedError as stopped:
@@ -241,7 +240,7 @@ def _run_train(arguments: argparse.Namespace) -> None:
     run = finetune(config, progress=_say)
     if run.stopped_by:
         raise StoppedError(run.stopped_by)
-    if os.environ.get("RANK", "0") == "0":
+    if process_rank() == 0:
         _say(f"Saved {run.path}")
 
 

@@ -1,6 +1,7 @@
 """What a training run needs to know, checked before anything is loaded."""
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,11 @@ CHOICES = {
     "template": ("plain", "alpaca", "chat"),
     "precision": ("float32", "bf16-mixed", "bf16"),
 }
+
+
+def process_rank() -> int:
+    """This process's number among those that a launcher started; 0 for one alone."""
+    return int(os.environ.get("RANK", "0"))
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,11 @@ class TrainConfig:
 
     device: str = "auto"
     """"auto" (a GPU if there is one), "cpu", "cuda" …"""
+
+    def micro_batch(self, ranks: int = 1) -> int:
+        """Samples that each of some processes holds at once."""
+        share = -(-self.batch_size // ranks)
+        return min(self.micro_batch_size or share, share)
 
     def __post_init__(self) -> None:
         """Check the ranges."""

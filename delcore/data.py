@@ -167,15 +167,15 @@ def collate(samples: Sequence[Encoded], pad_id: int) -> Batch:
         input_ids[row, :stop] = torch.tensor(sample.input_ids)
         labels[row, :stop] = torch.tensor(sample.labels)
         mask[row, :stop] = 1
-    supervised = (labels[:, 1:] != IGNORE).sum(1)  # [batch]
-    return Batch(
-        input_ids,
-        mask,
-        labels,
-        n_supervised=int(supervised.sum()),
-        n_cut=sum(sample.cut > 0 for sample in samples),
-        n_unsupervised=int((supervised == 0).sum()),
-        n_split_seams=sum(sample.split_seam for sample in samples),
+    return Batch(input_ids, mask, labels, int((labels[:, 1:] != IGNORE).sum()), *tally_samples(samples))
+
+
+def tally_samples(samples: Sequence[Encoded]) -> tuple[int, int, int]:
+    """What encoding met: samples that were cut, that have nothing left to learn, and whose seam was forced."""
+    return (
+        sum(sample.cut > 0 for sample in samples),
+        sum(all(label == IGNORE for label in sample.labels[1:]) for sample in samples),
+        sum(sample.split_seam for sample in samples),
     )
 
 

@@ -200,8 +200,7 @@ def _load_adapter(path: Path, trust_remote_code: bool) -> tuple[Any, Any]:
 def _base_of(path: Path) -> str:
     """Name of the model that adapters belong to; a converted .gguf file is found by its content, wherever it lay."""
     adapter = json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))
-    record_file = path / "config.json"
-    record = json.loads(record_file.read_text(encoding="utf-8")).get("delcore") if record_file.is_file() else None
+    record = read_record(path)
     if not record:
         return str(adapter["base_model_name_or_path"])
     name = str(record["settings"]["model"])
@@ -216,6 +215,15 @@ def _base_of(path: Path) -> str:
         f"{path} holds adapters of {record['model']}, which was never loaded on this machine. "
         "Load its .gguf file once, as with `delcore probe 1 --model FILE.gguf`, then try again."
     )
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """How a run was made, from the `config.json` of its folder; None where there is no run."""
+    try:
+        record: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))["delcore"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return record
 
 
 def _load_gguf(path: Path, name: str) -> LoadedModel:

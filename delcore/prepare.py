@@ -1,7 +1,6 @@
 """Before the first step: everything that can be wrong with a run is found here, and nothing is written yet."""
 
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from delcore.data import choose_pad, iterate_samples, measure_coverage, split_he
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import get_loss
-from delcore.models import LoadedModel, ModelCard, load_model
+from delcore.models import LoadedModel, ModelCard, load_model, read_record
 from delcore.pretrained import without_peft_warning
 from delcore.runs import Progress, data_fingerprint, settings_of
 from delcore.sources import load_samples
@@ -114,7 +113,7 @@ def check_out(config: TrainConfig) -> dict[str, Any] | None:
     try:
         if out.is_symlink() and not out.exists():
             raise InputError(f"`--out` {out} is a link to nowhere. Choose another folder, or remove it first.")
-        started = _read_record(out) if config.resume else None
+        started = read_record(out) if config.resume else None
         if out.exists() and started is None and (not out.is_dir() or any(out.iterdir())):
             found = "holds no run to resume" if config.resume else "exists and is not empty"
             raise InputError(f"`--out` {out} {found}. Choose another folder, or remove it first.{_hint(config)}")
@@ -128,23 +127,15 @@ def check_out(config: TrainConfig) -> dict[str, Any] | None:
 
 
 def _hint(config: TrainConfig) -> str:
-    if not config.resume and _read_record(config.out):
+    if not config.resume and read_record(config.out):
         return " If it is this run, stopped earlier, pass --resume."
     return ""
-
-
-def _read_record(out: Path) -> dict[str, Any] | None:
-    try:
-        record: dict[str, Any] = json.loads((out / "config.json").read_text(encoding="utf-8"))["delcore"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return record
 
 
 def check_same_run(config: TrainConfig, facts: dict[str, Any], started: dict[str, Any]) -> None:
     """Refuse to resume a run that began with other settings, data or weights."""
     ours, theirs = settings_of(config), started["settings"]
-    differ = [key for key in ours if key not in FREE_TO_CHANGE and ours[key] != theirs.get(key)]
+    differ = differing_settings(config, started)
     differ += [key for key in ("data_sha256", "model_revision") if facts[key] != started.get(key)]
     if differ:
         key = differ[0]
@@ -153,8 +144,19 @@ def check_same_run(config: TrainConfig, facts: dict[str, Any], started: dict[str
             f"`--out` {config.out} holds a run of another configuration: `{key}` was {other!r} and is now {mine!r}. "
             "Give the same settings to resume it, or choose another folder."
         )
-    if started.get("steps_done") == config.steps:
+    if is_finished(started):
         raise InputError(f"`--out` {config.out} is a finished run of {config.steps} steps. There is nothing to resume.")
+
+
+def differing_settings(config: TrainConfig, started: dict[str, Any], free: Sequence[str] = FREE_TO_CHANGE) -> list[str]:
+    """Settings, but those in `free`, that a run's record has otherwise than `config`."""
+    ours, theirs = settings_of(config), started["settings"]
+    return [key for key in ours if key not in free and ours[key] != theirs.get(key)]
+
+
+def is_finished(record: dict[str, Any]) -> bool:
+    """Whether a run has done all its steps and saved its weights."""
+    return bool(record.get("steps_done") == record["settings"]["steps"])
 
 
 # ---------------------------------------------------------------- options, model, data, device
@@ -248,8 +250,7 @@ def add_lora(model: Any, config: TrainConfig) -> Any:
 def record_facts(job: Job, ranks: int) -> dict[str, Any]:
     """Facts of a run for its record; the release's λ counts its micro-batches."""
     config = job.config
-    share = config.batch_size // ranks
-    accumulation = -(-share // (config.micro_batch_size or share))
+    accumulation = -(-(config.batch_size // ranks) // config.micro_batch(ranks))
     facts = {**job.facts, "processes": ranks, "accumulation": accumulation}
     if config.loss in RELEASE_LAMBDAS:
         facts["release_lambda"] = RELEASE_LAMBDAS[config.loss] * facts["alpha"] / _divisor(config, accumulation * ranks)

@@ -10,6 +10,7 @@ from torch import Tensor
 from delcore.data import pad_id
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
+from delcore.losses import entropy_nats
 
 
 class DigitReadout(NamedTuple):
@@ -46,13 +47,12 @@ def read_digits(logits: Float[Tensor, "rows vocab"], vocab: DigitVocab) -> Digit
     if bool((logits.isnan() | logits.isposinf()).any()) or not bool(digits.isfinite().any(-1).all()):
         raise InputError("The model answered with NaN or infinite scores; its weights are damaged.")
     log_probs = digits.log_softmax(-1)
-    probs = log_probs.exp()
     level = digits.logsumexp(-1)
     return DigitReadout(
         log_probs,
         mass=(level - logits.logsumexp(-1)).exp(),
-        entropy_nats=-(probs * log_probs.masked_fill(log_probs.isinf(), 0.0)).sum(-1).clamp(max=0),
-        expected_digit=(probs * torch.arange(10, dtype=probs.dtype, device=probs.device)).sum(-1),
+        entropy_nats=entropy_nats(log_probs).clamp(min=0),
+        expected_digit=(log_probs.exp() * torch.arange(10, dtype=log_probs.dtype, device=log_probs.device)).sum(-1),
         level=level,
     )
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from delcore.config import TrainConfig
-from delcore.data import Encoded
-from delcore.digits import IGNORE
+from delcore.data import Encoded, iterate_samples, tally_samples
 from delcore.errors import InputError
 from delcore.losses import LossOutput
 
@@ -107,8 +106,7 @@ class MetricsLog:
 
     def count(self, encoded: Sequence[Encoded]) -> None:
         """Add up what encoding met; a run says at its end what the length limit cost."""
-        unsupervised = sum(all(label == IGNORE for label in sample.labels[1:]) for sample in encoded)
-        counts = (len(encoded), sum(s.cut > 0 for s in encoded), unsupervised, sum(s.split_seam for s in encoded))
+        counts = (len(encoded), *tally_samples(encoded))
         self.tally = {key: total + n for (key, total), n in zip(self.tally.items(), counts, strict=True)}
 
     def add(self, step: int, sums: Tensor, grad_norm: Tensor, learning_rate: float) -> None:
@@ -238,7 +236,5 @@ def data_fingerprint(config: TrainConfig, samples: Sequence[Any] | None) -> str:
     if samples is not None and path.is_file():
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    from delcore.data import iterate_samples
-
     drawn = zip(range(FINGERPRINT_SAMPLES), iterate_samples(samples, config.seed), strict=False)
     return hashlib.sha256("\n".join(repr(sample) for _, sample in drawn).encode()).hexdigest()

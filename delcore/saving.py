@@ -10,6 +10,7 @@ import torch
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 
 from delcore.checkpoints import check_space, tensor_bytes
+from delcore.config import process_rank
 from delcore.prepare import Job
 from delcore.runs import MetricsLog, run_record
 
@@ -45,7 +46,7 @@ def restore(state: Mapping[str, Any], model: Any, optimizer: Any) -> None:
         optim_state_dict=state["optimizer"],
         options=SPREAD,
     )
-    random = state["random"][int(os.environ.get("RANK", "0")) % len(state["random"])]
+    random = state["random"][process_rank() % len(state["random"])]
     torch.set_rng_state(random["cpu"])
     if random["cuda"] is not None and torch.cuda.is_available():
         torch.cuda.set_rng_state(random["cuda"])

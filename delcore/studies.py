@@ -23,7 +23,8 @@ from delcore.arithmetic import Sample
 from delcore.checkpoints import write_synced
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.intervals import Interval, bootstrap_ratio
-from delcore.models import LoadedModel, load_model
+from delcore.models import LoadedModel, load_model, read_record
+from delcore.prepare import is_finished
 from delcore.readout import write_greedily
 from delcore.recipes import config_from
 from delcore.runs import run_record
@@ -71,7 +72,8 @@ def run_smollm2(arguments: argparse.Namespace) -> None:
         for loss in SMOLLM2_LOSSES
     }
     for loss, config in configs.items():
-        if not (config.out / "adapter_model.safetensors").is_file():
+        record = read_record(config.out)
+        if record is None or not is_finished(record):
             logger.info("training %s", loss)
             finetune(config, progress=logger.info)
         keep_adapter(config.out, arguments.out / loss)

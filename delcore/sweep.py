@@ -18,6 +18,9 @@ from delcore.checkpoints import write_synced
 from delcore.config import TrainConfig
 from delcore.errors import InputError
 from delcore.intervals import Interval, t_interval
+from delcore.losses import LOSSES, get_loss
+from delcore.models import read_record
+from delcore.prepare import FREE_TO_CHANGE, differing_settings, is_finished
 from delcore.train import finetune
 
 REFERENCE = "mle"
@@ -73,7 +76,7 @@ def sweep(
 
 def run_config(base: TrainConfig, loss: str, seed: int) -> TrainConfig:
     """The configuration of one run of a sweep."""
-    alpha = base.alpha if loss in ("ntl_was", "ntl_mse", "dist2", "del", "del_released") else None
+    alpha = base.alpha if LOSSES[loss].alpha is not None else None
     return dataclasses.replace(
         base,
         loss=loss,
@@ -87,24 +90,17 @@ def run_config(base: TrainConfig, loss: str, seed: int) -> TrainConfig:
 
 def finished(config: TrainConfig) -> dict[str, float] | None:
     """The last held-out line of a run that is done, or None; settings that differ are found when it is resumed."""
+    record = read_record(config.out)
     try:
-        record = json.loads((config.out / "config.json").read_text(encoding="utf-8"))["delcore"]
         lines = (config.out / "heldout.jsonl").read_text(encoding="utf-8").splitlines()
         last: dict[str, float] = json.loads(lines[-1])
-    except (OSError, ValueError, KeyError, IndexError):
+    except (OSError, ValueError, IndexError):
         return None
-    done = record.get("steps_done") == record["settings"]["steps"] == last["step"]
-    return last if done and same_settings(config, record["settings"]) else None
-
-
-def same_settings(config: TrainConfig, settings: Mapping[str, Any]) -> bool:
-    """Whether a finished run was one of this configuration."""
-    from delcore.prepare import FREE_TO_CHANGE
-    from delcore.runs import settings_of
-
-    ours = settings_of(config)
-    skipped = {*FREE_TO_CHANGE, "max_length"} | ({"steps"} if config.epochs else set())
-    return all(ours[key] == settings.get(key) for key in ours if key not in skipped)
+    if record is None or not is_finished(record) or last["step"] != record["steps_done"]:
+        return None
+    # Of these two a run records what its model and data made of them.
+    free = [*FREE_TO_CHANGE, "max_length", *(["steps"] if config.epochs else [])]
+    return None if differing_settings(config, record, free) else last
 
 
 def _run(config: TrainConfig, progress: Callable[[str], None] | None) -> dict[str, float]:
@@ -181,8 +177,6 @@ def _format_interval(one: Interval, sign: str) -> str:
 
 def parse_losses(text: str) -> list[str]:
     """Loss names from "all", or from names with commas."""
-    from delcore.losses import LOSSES, get_loss
-
     names = [name for name in LOSSES if name != "del_released"] if text == "all" else text.split(",")
     if len(set(names)) < len(names):
         raise InputError(f"`--losses` names a loss twice: {text!r}.")

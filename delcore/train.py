@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from delcore.checkpoints import drop_checkpoints, load_checkpoint, save_checkpoint
-from delcore.config import TrainConfig
+from delcore.config import TrainConfig, process_rank
 from delcore.data import Batch, Encoded, count_step, encode_sample, iterate_samples, micro_batches
 from delcore.errors import InputError
 from delcore.loss_model import LossModel
@@ -81,7 +81,7 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
     Raises:
         InputError: anything in `config` that cannot be used, or a loss that is not finite any more.
     """
-    progress = progress if os.environ.get("RANK", "0") == "0" else None
+    progress = progress if process_rank() == 0 else None
     job = prepare(config, loaded, progress)
     config = job.config
     accelerator = make_accelerator(config)
@@ -103,9 +103,7 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
     loss_model = loss_model.to(device)
     if config.lean and loss_model.why_full and progress:
         progress(loss_model.why_full)
-    trained = [parameter for parameter in loss_model.parameters() if parameter.requires_grad]
-    adamw = torch.optim.AdamW(trained, betas=(BETA1, config.beta2), weight_decay=config.weight_decay)
-    model, optimizer = accelerator.prepare(loss_model, adamw)
+    model, optimizer = accelerator.prepare(loss_model, make_optimizer(loss_model, config))
 
     facts = record_facts(job, ranks)
     accelerator.wait_for_everyone()  # every process has found the run folder as it has to be
@@ -119,7 +117,9 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
         restore(state, model, optimizer)
         log.say(f"Going on after step {steps_done}.")
     shared = len(job.heldout) // ranks * ranks  # every process needs as many: they wait for each other
-    heldout = deal(job, [encode(job, sample) for sample in job.heldout[:shared]], accelerator)
+    heldout_encoded = [encode(job, sample) for sample in job.heldout[:shared]]
+    heldout_counts = count_step(heldout_encoded, job.vocab)
+    heldout = deal(job, heldout_encoded, accelerator)
 
     with StopRequests() as stop:
         try:
@@ -146,7 +146,7 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
                     log.add(step, sums, norm, rate)
                 steps_done = step
                 if config.eval_every and (step % config.eval_every == 0 or step == config.steps):
-                    log.add_heldout(step, measure_heldout(model, job, heldout, device, reduce))
+                    log.add_heldout(step, measure_heldout(model, heldout, heldout_counts, device))
                 stopped_by = stop.agreed(reduce, device)
                 if stopped_by or (config.save_every and step % config.save_every == 0 and step < config.steps):
                     state = training_state(step, model, optimizer, log, accelerator)
@@ -195,8 +195,7 @@ def encode_step(job: Job, step: int) -> list[Encoded]:
 def deal(job: Job, encoded: Sequence[Encoded], accelerator: Any) -> list[Batch]:
     """This process's micro-batches of some samples, of similar lengths each."""
     ranks = accelerator.num_processes
-    size = job.config.micro_batch_size or -(-job.config.batch_size // ranks)
-    return micro_batches(encoded, size, job.pad, rank=accelerator.process_index, ranks=ranks)
+    return micro_batches(encoded, job.config.micro_batch(ranks), job.pad, rank=accelerator.process_index, ranks=ranks)
 
 
 def inputs_of(batch: Batch, device: torch.device) -> dict[str, Any]:
@@ -205,6 +204,14 @@ def inputs_of(batch: Batch, device: torch.device) -> dict[str, Any]:
         key: getattr(batch, key).to(device, non_blocking=True) for key in ("input_ids", "attention_mask", "labels")
     }
     return {**tensors, "n_supervised": batch.n_supervised}
+
+
+def make_optimizer(model: torch.nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW over all trained weights, at the peak learning rate."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.AdamW(
+        trained, lr=config.learning_rate, betas=(BETA1, config.beta2), weight_decay=config.weight_decay
+    )
 
 
 def learning_rate_factor(step: int, config: TrainConfig) -> float:
@@ -220,10 +227,9 @@ def learning_rate_factor(step: int, config: TrainConfig) -> float:
 
 
 @torch.no_grad()
-def measure_heldout(model: Any, job: Job, batches: Sequence[Batch], device: torch.device, reduce: Any) -> Tensor:
-    """`SUMS` of the held-out samples that this process holds."""
-    counts = torch.tensor([[b.n_supervised, int(job.vocab.is_digit(b.labels[:, 1:]).sum())] for b in batches])
-    n_tokens, n_digits = reduce(counts.sum(0).to(device)).tolist()
+def measure_heldout(model: Any, batches: Sequence[Batch], counts: tuple[int, int], device: torch.device) -> Tensor:
+    """`SUMS` of the held-out samples that this process holds; `counts` are those of all of them."""
+    n_tokens, n_digits = counts
     model.eval()
     sums = torch.zeros(len(SUMS), device=device)
     for batch in batches:

@@ -37,10 +37,7 @@ def numeric_trainer(Base: type, name: str, tokenizer: Any, *, alpha: float | Non
     Raises:
         InputError: an unknown loss or option, a tokenizer without digits.
     """
-    loss = get_loss(name)
-    loss.resolve_alpha(alpha)
-    vocab = DigitVocab.from_tokenizer(tokenizer)
-    loss.check_values(options, has_dot=vocab.dot is not None)
+    vocab = _checked_vocab(name, tokenizer, alpha, options)
 
     class NumericTrainer(Base):  # type: ignore[misc]
         """`Base` with the numeric loss in place of the model's own."""
@@ -124,6 +121,15 @@ def numeric_trainer(Base: type, name: str, tokenizer: Any, *, alpha: float | Non
     return NumericTrainer
 
 
+def _checked_vocab(name: str, tokenizer: Any, alpha: float | None, options: dict[str, Any]) -> DigitVocab:
+    """The tokenizer's digits, once name, α and options are known to fit."""
+    loss = get_loss(name)
+    loss.resolve_alpha(alpha)
+    vocab = DigitVocab.from_tokenizer(tokenizer)
+    loss.check_values(options, has_dot=vocab.dot is not None)
+    return vocab
+
+
 def segments_from_positions(position_ids: Tensor | None) -> Tensor | None:
     """Which packed sample each *label* belongs to, aligned: a position 0 begins a new one; None without positions."""
     if position_ids is None or position_ids.ndim != 2:
@@ -149,14 +155,11 @@ def trainer_loss(name: str, tokenizer: Any, *, alpha: float | None = None, **opt
     Raises:
         InputError: as `numeric_trainer`; or, when called, a window of more than one batch.
     """
-    loss = get_loss(name)
-    loss.resolve_alpha(alpha)
     if name == "emo":
         raise InputError(
             "`emo` needs the model's embedding, which a loss function is not given: use `numeric_trainer`."
         )
-    vocab = DigitVocab.from_tokenizer(tokenizer)
-    loss.check_values(options, has_dot=vocab.dot is not None)
+    vocab = _checked_vocab(name, tokenizer, alpha, options)
 
     def compute_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         if torch.distributed.is_available() and torch.distributed.is_initialized():

@@ -222,20 +222,64 @@ def numeric_loss(
     Source: for each loss in its own file. The normalisation is that of arXiv:2605.20369's cross-entropy,
     applied to both terms; the released code averages the digit term per micro-batch (`del_released`).
     """
+    call = check_call(
+        name, logits, labels, vocab, options, alpha, (step_tokens, step_digits), segments, embedding, validate
+    )
+    positions = positions_from_logits(logits, call.labels, vocab, segments=call.segments, embedding=embedding)
+    terms = call.loss(positions, **options)
+    return reduce_terms(positions, terms, call.alpha, step_tokens, None if call.loss.per_batch else step_digits)
+
+
+class Call(NamedTuple):
+    """The checked arguments that `numeric_loss` and `lean_loss` share, on the device of the logits or states.
+
+    Args:
+        loss: the entry of `LOSSES`.
+        alpha: weight of its digit term.
+        labels: [batch, seq], as int64.
+        segments: [batch, seq] or None.
+        directions: EMO's embedding, a row for each column; None for the others.
+        validate: whether values may be looked at.
+    """
+
+    loss: Loss
+    alpha: float
+    labels: Tensor
+    segments: Tensor | None
+    directions: Tensor | None
+    validate: bool
+
+
+def check_call(
+    name: str,
+    inputs: Tensor,
+    labels: Tensor,
+    vocab: DigitVocab,
+    options: Mapping[str, Any],
+    alpha: float | None,
+    counts: tuple[int | Tensor | None, int | Tensor | None],
+    segments: Tensor | None,
+    embedding: Tensor | None,
+    validate: bool | None,
+    *,
+    argument: str = "logits",
+    columns: int | None = None,
+) -> Call:
+    """Refuse what no loss can be computed of, before anything is.
+
+    Args: as `numeric_loss`; `inputs` are what `argument` calls them, `columns` the width of a head beside them.
+    """
     loss = get_loss(name)
     weight = loss.resolve_alpha(alpha)
     loss.check_values(options, has_dot=vocab.dot is not None)
-    check_counts(step_tokens, step_digits, needs_digits=loss.counts_digits)
-    labels = labels.to(logits.device)
-    segments = None if segments is None else segments.to(logits.device)
+    check_counts(*counts, needs_digits=loss.counts_digits)
+    labels = labels.to(inputs.device)
+    segments = None if segments is None else segments.to(inputs.device)
     if validate is None:  # a graph cannot look into its labels
-        validate = logits.device.type == "cpu" and not torch.compiler.is_compiling()
-    check_inputs(logits, labels, vocab, segments, validate)
-    if name == "emo":
-        check_embedding(embedding, logits.shape[-1])
-    positions = positions_from_logits(logits, labels.long(), vocab, segments=segments, embedding=embedding)
-    terms = loss(positions, **options)
-    return reduce_terms(positions, terms, weight, step_tokens, None if loss.per_batch else step_digits)
+        validate = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
+    check_inputs(inputs, labels, vocab, segments, validate, name=argument, columns=columns)
+    directions = check_embedding(embedding, columns or inputs.shape[-1]) if name == "emo" else None
+    return Call(loss, weight, labels.long(), segments, directions, validate)
 
 
 def reduce_terms(
@@ -270,10 +314,13 @@ def reduce_terms(
     )
 
 
+def entropy_nats(log_probs: Float[Tensor, "*shape classes"]) -> Float[Tensor, "*shape"]:
+    """Entropy over the last axis; a class of probability 0 adds nothing."""
+    return -(log_probs.exp() * log_probs.masked_fill(log_probs.isinf(), 0.0)).sum(-1)
+
+
 def digit_statistics(
     digit_logits: Float[Tensor, "*shape 10"], digit: Int[Tensor, "*shape"]
 ) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
     """Entropy of p̂ in nats, and 1 where the most probable digit is `digit`."""
-    log_probs = digit_logits.log_softmax(-1)
-    entropy = -(log_probs.exp() * log_probs.masked_fill(log_probs.isinf(), 0.0)).sum(-1)
-    return entropy, (digit_logits.argmax(-1) == digit).to(digit_logits.dtype)
+    return entropy_nats(digit_logits.log_softmax(-1)), (digit_logits.argmax(-1) == digit).to(digit_logits.dtype)

@@ -45,7 +45,7 @@ class _ReadScores(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, labels: Tensor, column_ids: Tensor, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        """Return both, and keep the logits and the logarithm of each position's softmax sum."""
+        """Return both, and keep the logits, and each position's largest logit and its sum of powers relative to it."""
         top, total = (torch.empty(labels.shape, dtype=dtype, device=logits.device) for _ in range(2))
         for block in _blocks(logits, dtype):
             part = logits[block].to(dtype)
@@ -92,7 +92,7 @@ def _room_for_gradient(logits: Tensor) -> Tensor:
         raise type(error)(
             f"There is no room for the gradient of {shape} logits, {' × '.join(map(str, shape))} × "
             f"{logits.element_size()} bytes = {gib:.2f} GiB in {str(logits.dtype).removeprefix('torch.')}. Use "
-            "`lean_loss`, which makes neither, or fewer tokens at a time."
+            "`lean_loss`, which makes neither logits nor their gradient, or fewer tokens at a time."
         ) from error
 
 

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
-from delcore.losses import LossOutput, get_loss, reduce_terms
-from delcore.losses._checks import check_counts, check_inputs, normalise
-from delcore.losses._positions import Positions, Targets, check_embedding, without_autocast
+from delcore.losses import LossOutput, check_call, reduce_terms
+from delcore.losses._checks import normalise
+from delcore.losses._positions import Positions, Targets, without_autocast
 
 CHUNK_BYTES = 80 * 2**20
 """About how large one chunk's logits may be, in the dtype of the computation."""
@@ -77,21 +77,26 @@ def lean_loss(
     Not for `torch.compile(fullgraph=True)`. Under DDP or FSDP call it within the wrapped module's forward, as
     `delcore.loss_model.LossModel` does: only there are the head's gradients added up over processes.
     """
-    loss = get_loss(name)
-    weight = loss.resolve_alpha(alpha)
-    loss.check_values(options, has_dot=vocab.dot is not None)
-    check_counts(step_tokens, step_digits, needs_digits=loss.counts_digits)
     check_head(hidden, head_weight, head_bias)
     if head_weight.dtype != hidden.dtype and not torch.is_autocast_enabled(hidden.device.type):
         raise InputError(
             f"`hidden` and `head_weight` must share a dtype outside autocast; got {hidden.dtype}, {head_weight.dtype}."
         )
-    labels = labels.to(hidden.device)
-    segments = None if segments is None else segments.to(hidden.device)
-    validate = hidden.device.type == "cpu" if validate is None else validate
-    check_inputs(hidden, labels, vocab, segments, validate, name="hidden", columns=head_weight.shape[0])
-    directions = check_embedding(embedding, head_weight.shape[0]) if name == "emo" else None
-    labels, dtype = labels.long(), torch.promote_types(hidden.dtype, torch.float32)
+    loss, weight, labels, segments, directions, validate = check_call(
+        name,
+        hidden,
+        labels,
+        vocab,
+        options,
+        alpha,
+        (step_tokens, step_digits),
+        segments,
+        embedding,
+        validate,
+        argument="hidden",
+        columns=head_weight.shape[0],
+    )
+    dtype = torch.promote_types(hidden.dtype, torch.float32)
     targets = Targets.from_labels(labels, vocab, segments, dtype)
     index = _supervised_index(targets.supervised, n_supervised, validate)
     tokens = targets.supervised.sum() if step_tokens is None else step_tokens

@@ -12,7 +12,7 @@ from torch import Tensor
 from delcore.config import TrainConfig
 from delcore.loss_model import LossModel
 from delcore.losses._scores import GPU_BLOCK_BYTES
-from delcore.memory.fake_pass import run_fake_pass
+from delcore.memory.fake_pass import run_fake_pass, size_of
 
 HEAP_LIMIT = 32 * 2**20
 """glibc's malloc keeps freed pieces below this size for itself; larger ones go back to the system."""
@@ -110,7 +110,7 @@ def estimate_memory(
     trained = [tensor for tensor in tensors if tensor.requires_grad]
     device = device or tensors[0].device
     share = -(-config.batch_size // ranks)
-    size = min(config.micro_batch_size or share, share), max(longest, 2)
+    size = config.micro_batch(ranks), max(longest, 2)
     vocab_size = loss_model.model.get_input_embeddings().weight.shape[0]
     mixed, accumulates = config.precision == "bf16-mixed", ranks > 1 or size[0] < share
     watch = run_fake_pass(loss_model, size, vocab_size=vocab_size, mixed=mixed, accumulates=accumulates)
@@ -142,7 +142,7 @@ def estimate_memory(
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return sum(map(size_of, tensors))
 
 
 def _update_bytes(trained: list[Tensor], device: torch.device) -> int:

@@ -91,13 +91,13 @@ class Watch(TorchDispatchMode):
     def begin_backward(self, trained: Iterable[Tensor]) -> None:
         """From now on gradients come, and the rest goes."""
         self.forward_events = len(self.events)
-        self.to_come = sum(_size(tensor) for tensor in trained if tensor.grad is None)
+        self.to_come = sum(size_of(tensor) for tensor in trained if tensor.grad is None)
         self.limit = int(ENOUGH * (self.now + self.to_come))
 
     def keep_gradient(self, parameter: Tensor) -> None:
         """A gradient has come to stay."""
         assert parameter.grad is not None
-        self.to_come -= _size(parameter.grad)
+        self.to_come -= size_of(parameter.grad)
         self.kinds[self.serials[parameter.grad.untyped_storage()._cdata]] = "gradients"
 
     def fullest(self) -> Counter[str]:
@@ -187,5 +187,6 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _size(tensor: Tensor) -> int:
+def size_of(tensor: Tensor) -> int:
+    """Bytes of a tensor's own elements."""
     return tensor.numel() * tensor.element_size()
