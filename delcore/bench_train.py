@@ -24,6 +24,7 @@ from torch.utils.data import Dataset
 from delcore.bench import machine, measure_peak, spread
 from delcore.config import TrainConfig
 from delcore.data import collate, count_step
+from delcore.errors import InputError
 from delcore.memory.fake_pass import size_of
 from delcore.models import LoadedModel, load_model
 from delcore.prepare import Job, adapt, prepare
@@ -44,7 +45,15 @@ def bench_training(
 
     Returns:
         The settings, the machine, and median, lowest and highest ratio of tokens per second and of memory.
+
+    Raises:
+        InputError: the batch is no whole number of micro-batches.
     """
+    if config.batch_size % config.micro_batch():
+        raise InputError(
+            f"`--batch-size` {config.batch_size} must be a multiple of `--micro-batch-size` {config.micro_batch()}: "
+            "Trainer takes whole micro-batches only."
+        )
     loaded = load_model(config.model, trust_remote_code=config.trust_remote_code)
     turns: list[dict[str, dict[str, float]]] = []
     for number in range(rounds + 1):
@@ -82,7 +91,7 @@ def _run_ours(config: TrainConfig, loaded: LoadedModel, loss: str = "mle") -> di
 
 
 def _run_trainer(config: TrainConfig, loaded: LoadedModel) -> dict[str, float]:
-    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
     fresh = loaded._replace(model=copy.deepcopy(loaded.model))
     job = prepare(dataclasses.replace(config, loss="mle", out=Path(tempfile.gettempdir()) / "unused"), fresh)
@@ -110,6 +119,7 @@ def _run_trainer(config: TrainConfig, loaded: LoadedModel) -> dict[str, float]:
                 optimizers=_optimizer(model, config),
                 callbacks=[Clock()],
             )
+            trainer.remove_callback(PrinterCallback)  # which writes every log line on standard output
             trainer.train()
         return trainer.state.log_history, samples.supervised
 

@@ -48,8 +48,7 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
         _sync_folder(folder)
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as a RuntimeError
         shutil.rmtree(scratch, ignore_errors=True)
-        missing = missing_bytes(folder, tensor_bytes(state))
-        cause = f"{missing:,} bytes are missing" if missing else str(error).splitlines()[0]
+        cause = why_not_written(folder, tensor_bytes(state), error)
         raise InputError(
             f"Checkpoint {step} cannot be written to {folder}: {cause}. The older ones are as they were."
         ) from error
@@ -87,6 +86,12 @@ def check_space(folder: Path, needed: int) -> None:
 def missing_bytes(folder: Path, needed: int) -> int:
     """How many bytes too small the disk is for `needed` more; 0 if it will do."""
     return max(needed - shutil.disk_usage(folder).free, 0)
+
+
+def why_not_written(folder: Path, needed: int, error: Exception) -> str:
+    """What kept some bytes from being written, in a few words: how many are missing, or what the error says."""
+    missing = missing_bytes(folder, needed)
+    return f"{missing:,} bytes are missing" if missing else (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def tensor_bytes(value: Any) -> int:

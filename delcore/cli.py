@@ -16,11 +16,7 @@ from typing import Any
 
 from delcore import __version__
 from delcore.config import TrainConfig, process_rank
-from delcore.errors import InputError
-
-
-class StoppedError(Exception):
-    """A run was ended by a signal, and saved."""
+from delcore.errors import InputError, StoppedError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -187,7 +183,7 @@ TRAIN_FLAGS = {
 def _add_train(commands: Any) -> None:
     parser = commands.add_parser("train", help="fine-tune a model under one loss")
     parser.add_argument("--loss", required=True, help="one of the losses, such as del")
-    parser.add_argument("--out", required=True, type=Path, help="folder of the run; must not exist, or be empty")
+    parser.add_argument("--out", required=True, type=_folder, help="folder of the run; must not exist, or be empty")
     _add_settings(parser, [*TRAIN_HELP], [*TRAIN_FLAGS])
     parser.set_defaults(run=_run_train)
 
@@ -212,6 +208,12 @@ def _add_settings(parser: Any, names: Sequence[str], flags: Sequence[str]) -> No
         help="make the [tokens, vocabulary] logits",
     )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the loss")
+
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty; name a folder")
+    return Path(text)
 
 
 def _flag(name: str) -> str:
@@ -277,7 +279,7 @@ def _add_sweep(commands: Any) -> None:
     parser = commands.add_parser("sweep", help="train every loss with every seed, and tabulate")
     parser.add_argument("--losses", default="all", help="names with commas, or all (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on (default: %(default)s)")
-    parser.add_argument("--out", required=True, type=Path, help="folder of the runs and the table; resumed if there")
+    parser.add_argument("--out", required=True, type=_folder, help="folder of the runs and the table; resumed if there")
     _add_settings(
         parser,
         [name for name in TRAIN_HELP if name != "seed"],

@@ -14,6 +14,12 @@ LOWEST = {
     **dict.fromkeys(("log_every", "eval_samples"), 1),
     **dict.fromkeys(("lora_rank", "eval_every", "save_every"), 0),
 }
+MOST = 10**9
+"""Above any sensible count; more digits than a number of 64 bits has make a library stumble."""
+
+HIGHEST_RATE = 1e6
+"""Above any sensible rate; with far higher ones AdamW's arithmetic overflows."""
+
 CHOICES = {
     "supervise": ("response", "all"),
     "template": ("plain", "alpaca", "chat"),
@@ -154,8 +160,11 @@ class TrainConfig:
         """Check the ranges."""
         object.__setattr__(self, "out", Path(self.out))
         for name, low in LOWEST.items():
-            if (value := getattr(self, name)) is not None and value < low:
-                raise InputError(f"`--{name.replace('_', '-')}` must be at least {low}; got {value}.")
+            if (value := getattr(self, name)) is not None and not low <= value <= MOST:
+                raise InputError(f"`--{name.replace('_', '-')}` must lie in [{low}, {MOST:,}]; got {_shorten(value)}.")
+        for name in ("model", "data", "eval_data"):
+            if (value := getattr(self, name)) is not None and not value.strip():
+                raise InputError(f"`--{name.replace('_', '-')}` is empty. Give a name, or leave it out.")
         for name, choices in CHOICES.items():
             if (value := getattr(self, name)) not in choices:
                 raise InputError(f"`--{name.replace('_', '-')}` must be one of {', '.join(choices)}; got {value!r}.")
@@ -163,13 +172,17 @@ class TrainConfig:
             raise InputError(f"`--epochs` must be above 0; got {self.epochs}.")
         if self.epochs is not None and self.data == "arithmetic":
             raise InputError("`--epochs` needs data that ends, but arithmetic is generated for ever. Give --steps.")
-        if not 0 < self.learning_rate < math.inf:
-            raise InputError(f"`--learning-rate` must be above 0; got {self.learning_rate}.")
+        if not 0 < self.learning_rate <= HIGHEST_RATE:
+            raise InputError(f"`--learning-rate` must lie in (0, {HIGHEST_RATE:g}]; got {self.learning_rate}.")
         if not 0 <= self.warmup < 1:
             raise InputError(f"`--warmup` must lie in [0, 1); got {self.warmup}.")
         if not 0 <= self.beta2 < 1:
             raise InputError(f"`--beta2` must lie in [0, 1); got {self.beta2}.")
-        if not 0 <= self.clip < math.inf or not 0 <= self.weight_decay < math.inf:
-            raise InputError("`--clip` and `--weight-decay` must be finite and not negative.")
+        if not 0 <= self.clip < math.inf or not 0 <= self.weight_decay <= HIGHEST_RATE:
+            raise InputError(f"`--clip` and `--weight-decay` must be at least 0, the latter at most {HIGHEST_RATE:g}.")
         if not -(2**63) <= self.seed < 2**63:
             raise InputError(f"`--seed` must fit into 64 bits; got {self.seed}.")
+
+
+def _shorten(value: int) -> str:
+    return f"{value:,}" if abs(value) < 10**15 else f"a number of {len(str(abs(value)))} digits"

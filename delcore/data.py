@@ -183,8 +183,9 @@ def micro_batches(encoded: Sequence[Encoded], size: int, pad_id: int, *, rank: i
     """One process's share of an optimiser step, in batches of similar lengths.
 
     The step's samples are sorted by length, the longest first, so that a step too large for the memory fails at
-    once; they are dealt to the processes in turn. Every process gets as many batches as the others, together they
-    hold every sample once, and with `count_step`'s counts the step's gradient does not depend on the cut.
+    once; they are dealt to the processes in turn. Every process gets as many batches as the others, because they wait
+    for each other: samples that cannot be dealt out evenly are filled up with unsupervised ones. Together they hold
+    every sample once, and with `count_step`'s counts the step's gradient does not depend on the cut.
 
     Args:
         encoded: the samples of the whole step, the same in every process.
@@ -192,13 +193,12 @@ def micro_batches(encoded: Sequence[Encoded], size: int, pad_id: int, *, rank: i
         pad_id: see `choose_pad`.
         rank: of this process.
         ranks: how many processes there are.
-
-    Raises:
-        InputError: the samples cannot be dealt out evenly.
     """
-    if len(encoded) % ranks:
-        raise InputError(f"`--batch-size` must be a multiple of the {ranks} processes; got {len(encoded)} samples.")
-    mine = sorted(encoded, key=lambda sample: len(sample.input_ids), reverse=True)[rank::ranks]
+    ordered = sorted(encoded, key=lambda sample: len(sample.input_ids), reverse=True)
+    if ordered:
+        spare = Encoded(ordered[-1].input_ids, [IGNORE] * len(ordered[-1].labels))
+        ordered += [spare] * (-len(ordered) % ranks)
+    mine = ordered[rank::ranks]
     return [collate(mine[start : start + size], pad_id) for start in range(0, len(mine), size)]
 
 

@@ -1,4 +1,4 @@
-"""The one exception for bad input: a sentence that names what is wrong and what to do."""
+"""The two exceptions of this package: bad input, and a run that was told to stop."""
 
 
 class InputError(ValueError):
@@ -7,3 +7,7 @@ class InputError(ValueError):
     The command line prints it without a traceback and exits with 2. Library callers may catch it as
     `ValueError`.
     """
+
+
+class StoppedError(Exception):
+    """A run was ended by a signal, its argument, and is saved as far as it came."""

@@ -82,13 +82,16 @@ def _why_full(model: Any) -> str | None:
         weight, bias = head_of(model)
     except InputError as error:
         return str(error)
-    device = weight.device
-    ids = torch.arange(8, device=device).unsqueeze(0) % weight.shape[0]
+    length = min(8, getattr(model.config, "max_position_embeddings", None) or 8)
+    ids = torch.arange(length, device=weight.device).unsqueeze(0) % weight.shape[0]
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
     was_training = model.training
     model.eval()
-    logits = model(input_ids=ids, use_cache=False).logits.float()
-    hidden = decoder_of(model)(input_ids=ids, use_cache=False).last_hidden_state
+    logits = model(**inputs).logits.float()
+    hidden = decoder_of(model)(**inputs).last_hidden_state
     model.train(was_training)
+    if hidden.shape[-1] != weight.shape[-1]:
+        return "This model changes its states before the head, so the logits are made in full."
     ours = nn.functional.linear(hidden.to(weight.dtype), weight, bias).float()
     scale = logits.abs().max().clamp(min=1)
     if ours.shape == logits.shape and bool(((ours - logits).abs().max() / scale) <= LEAN_TOLERANCE):

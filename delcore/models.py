@@ -3,6 +3,7 @@
 Whatever the source, `load_model` answers with a model in float32 in evaluation mode, its tokenizer and a card.
 """
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -16,6 +17,9 @@ from typing import Any, NamedTuple
 from delcore._hub import hub_reachable
 from delcore.errors import InputError
 from delcore.pretrained import check_weight_files, explain_load_error, from_pretrained, without_peft_warning
+
+ADAPTER_RECORD = "delcore.json"
+"""Holds the record of a run that saves adapters: a config.json beside these would stand for whole weights."""
 
 EMBEDDED_DIR = Path(__file__).parent / "embedded"
 EMBEDDED_NAMES = ("base", "mle", "mixce", "emo", "ntl_was", "ntl_mse", "dist2", "del")
@@ -43,6 +47,12 @@ class ModelCard:
 
     details: Mapping[str, Any] = field(default_factory=dict)
     """How an embedded model was made and what was measured on it."""
+
+    path: str = ""
+    """Where it lies on this machine, if it is a folder or a .gguf file."""
+
+    adapted: bool = False
+    """Adapters were merged into it, so its weights as they are now lie in no single file."""
 
 
 class LoadedModel(NamedTuple):
@@ -166,18 +176,21 @@ def save_embedded(model: Any, file: Path) -> None:
 
 
 def _load_folder(path: Path, name: str, source: str, trust_remote_code: bool) -> LoadedModel:
-    if not (path / "config.json").is_file():
+    path = path.resolve()  # adapters trained on it will name it, and may be loaded from elsewhere
+    adapted = (path / "adapter_config.json").is_file()
+    if not adapted and not (path / "config.json").is_file() and read_record(path) is None:
         raise InputError(f"`--model` folder {name!r} has no config.json, so it is no saved model.")
     if not any(path.glob("*.safetensors")) and not any(path.glob("*.bin")):
         raise InputError(
             f"`--model` folder {name!r} holds no model.safetensors: a run that has not finished, or a partial copy."
         )
     check_weight_files(path)
-    if (path / "adapter_config.json").is_file():
+    if adapted:
         model, tokenizer = _load_adapter(path, trust_remote_code)
     else:
         model, tokenizer = from_pretrained(str(path), name, trust_remote_code)
-    return LoadedModel(model, tokenizer, _card(model, name, source, _folder_fingerprint(path)))
+    card = _card(model, name, source, _folder_fingerprint(path), path=path, adapted=adapted)
+    return LoadedModel(model, tokenizer, card)
 
 
 def _load_adapter(path: Path, trust_remote_code: bool) -> tuple[Any, Any]:
@@ -203,7 +216,7 @@ def _base_of(path: Path) -> str:
     record = read_record(path)
     if not record:
         return str(adapter["base_model_name_or_path"])
-    name = str(record["settings"]["model"])
+    name = str(record.get("model_path") or record["settings"]["model"])
     if record["model_source"] != "gguf":
         return name
     converted = cache_dir() / "gguf" / str(record["model_revision"])
@@ -218,12 +231,15 @@ def _base_of(path: Path) -> str:
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
-    """How a run was made, from the `config.json` of its folder; None where there is no run."""
-    try:
-        record: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))["delcore"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return record
+    """How a run was made: "delcore" in its `config.json`, or beside adapters `delcore.json`; None where is no run."""
+    for name in (ADAPTER_RECORD, "config.json"):
+        try:
+            found = json.loads((folder / name).read_text(encoding="utf-8"))
+            record: dict[str, Any] = found if name == ADAPTER_RECORD else found["delcore"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        return record
+    return None
 
 
 def _load_gguf(path: Path, name: str) -> LoadedModel:
@@ -232,7 +248,8 @@ def _load_gguf(path: Path, name: str) -> LoadedModel:
     folder = cache_dir() / "gguf" / _file_hash(path)
     if not (folder / "config.json").is_file():
         _convert_gguf(path, folder)
-    return _load_folder(folder, name, "gguf", trust_remote_code=False)
+    loaded = _load_folder(folder, name, "gguf", trust_remote_code=False)
+    return loaded._replace(card=dataclasses.replace(loaded.card, path=str(path.resolve())))
 
 
 def _convert_gguf(path: Path, folder: Path) -> None:
@@ -274,10 +291,19 @@ def _load_hub(name: str, trust_remote_code: bool) -> LoadedModel:
 # ---------------------------------------------------------------- cards and caches
 
 
-def _card(model: Any, name: str, source: str, revision: str, details: Mapping[str, Any] | None = None) -> ModelCard:
+def _card(
+    model: Any,
+    name: str,
+    source: str,
+    revision: str,
+    details: Mapping[str, Any] | None = None,
+    *,
+    path: Path | str = "",
+    adapted: bool = False,
+) -> ModelCard:
     context = getattr(model.config, "max_position_embeddings", None) or 2048
     shown = Path(name).stem if source == "gguf" else Path(name).name if source == "folder" else name
-    return ModelCard(shown, source, model.num_parameters(), int(context), revision, details or {})
+    return ModelCard(shown, source, model.num_parameters(), int(context), revision, details or {}, str(path), adapted)
 
 
 def quiet_libraries() -> None:

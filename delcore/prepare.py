@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +13,14 @@ import torch
 
 from delcore.arithmetic import Sample, arithmetic_sample
 from delcore.checkpoints import newest_checkpoint
-from delcore.config import TrainConfig
+from delcore.config import MOST, TrainConfig
 from delcore.data import choose_pad, iterate_samples, measure_coverage, split_heldout
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import get_loss
 from delcore.models import LoadedModel, ModelCard, load_model, read_record
 from delcore.pretrained import without_peft_warning
-from delcore.runs import Progress, data_fingerprint, settings_of
+from delcore.runs import Progress, board_writer, data_fingerprint, fingerprint, settings_of
 from delcore.sources import load_samples
 
 LOWEST_COVERAGE = 0.99
@@ -30,7 +31,15 @@ RELEASE_LAMBDAS = {"del": 10.0, "del_released": 1.0}
 FREE_TO_CHANGE = ("resume", "save_every", "device", "tensorboard", "ignore_memory", "out", "trust_remote_code")
 """Settings that a resumed run may have otherwise than it began with."""
 
+IDENTITY = ("model_revision", "data_sha256", "heldout_sha256")
+"""Facts that a resumed run must find as they were."""
+
 CHECKPOINTS = "checkpoints"
+
+SCRATCH = ".saving"
+"""Where a run folder's files are written before they take their place; what a killed process leaves there is naught."""
+
+PROBE = ".delcore-"
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,11 @@ class Job:
     facts: dict[str, Any]
     checkpoint: Path | None
 
+    @property
+    def keeps_adapters(self) -> bool:
+        """Whether adapters are saved by themselves: others must be able to find the base that they belong to."""
+        return bool(self.config.lora_rank) and self.card.source != "embedded" and not self.card.adapted
+
 
 def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Progress | None = None) -> Job:
     """Load data and model, and check them against each other and the configuration.
@@ -58,6 +72,8 @@ def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Pr
     alpha = get_loss(config.loss).resolve_alpha(config.alpha)
     check_options(config)
     pick_device(config.device)
+    if config.tensorboard:
+        board_writer()
     started = check_out(config)
     torch.manual_seed(config.seed)
     model, tokenizer, card = loaded or load_model(config.model, trust_remote_code=config.trust_remote_code)
@@ -66,21 +82,22 @@ def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Pr
     check_widths(model, tokenizer)
     samples, heldout = load_data(config, tokenizer)
     coverage = check_coverage(config, samples, tokenizer, vocab, progress)
-    steps = config.steps
-    if config.epochs is not None and samples is not None:
-        steps = max(math.ceil(config.epochs * len(samples) / config.batch_size), 1)
-    config = dataclasses.replace(config, steps=steps, max_length=min(config.max_length, card.context))
+    config = settle(config, samples, card)
     facts: dict[str, Any] = {
         "alpha": alpha,
         "model": card.name,
         "model_source": card.source,
-        "model_revision": card.revision,
-        "data_sha256": data_fingerprint(config, samples),
+        "model_path": card.path or None,
+        **identify(config, samples, heldout, card),
         "data_samples": None if samples is None else len(samples),
         "digit_coverage": coverage,
     }
     if started is not None:
         check_same_run(config, facts, started)
+        if is_finished(started):
+            raise InputError(
+                f"`--out` {config.out} is a finished run of {config.steps} steps. There is nothing to resume."
+            )
     checkpoint = newest_checkpoint(config.out / CHECKPOINTS, progress) if config.resume else None
     return Job(
         config, samples, heldout, model, tokenizer, card, vocab, choose_pad(tokenizer, model.config), facts, checkpoint
@@ -90,18 +107,40 @@ def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Pr
 def load_data(config: TrainConfig, tokenizer: Any) -> tuple[Sequence[Sample] | None, Sequence[Sample]]:
     """Training and held-out samples; the latter are empty where none are asked for."""
 
-    def load(source: str, split: str) -> Sequence[Sample] | None:
-        return load_samples(source, template=config.template, tokenizer=tokenizer, split=split)
+    def load(source: str, split: str, option: str) -> Sequence[Sample] | None:
+        return load_samples(source, template=config.template, tokenizer=tokenizer, split=split, option=option)
 
-    samples = load(config.data, config.split)
+    samples = load(config.data, config.split, "--data")
     if not config.eval_every:
         return samples, []
     if config.eval_data is not None or samples is None:
-        others = load(config.eval_data or config.data, config.eval_split)
+        others = load(config.eval_data or config.data, config.eval_split, "--eval-data")
         if others is None:
             return samples, [arithmetic_sample(i, config.seed, "heldout") for i in range(config.eval_samples)]
         return samples, [others[i] for i in range(min(config.eval_samples, len(others)))]
     return split_heldout(samples, config.eval_samples, config.seed)
+
+
+def settle(config: TrainConfig, samples: Sequence[Sample] | None, card: ModelCard) -> TrainConfig:
+    """The configuration with steps in place of epochs, and no sample longer than the model can read."""
+    steps = config.steps
+    if config.epochs is not None and samples is not None:
+        wanted = config.epochs * len(samples) / config.batch_size
+        if wanted > MOST:
+            raise InputError(f"`--epochs` {config.epochs:g} makes more than {MOST:,} steps. Lower it.")
+        steps = max(math.ceil(wanted), 1)
+    return dataclasses.replace(config, steps=steps, max_length=min(config.max_length, card.context))
+
+
+def identify(
+    config: TrainConfig, samples: Sequence[Sample] | None, heldout: Sequence[Sample], card: ModelCard
+) -> dict[str, str]:
+    """What tells a run's weights and data from others of the same names."""
+    return {
+        "model_revision": card.revision,
+        "data_sha256": data_fingerprint(config, samples),
+        "heldout_sha256": fingerprint(heldout),
+    }
 
 
 # ---------------------------------------------------------------- the run folder
@@ -114,16 +153,21 @@ def check_out(config: TrainConfig) -> dict[str, Any] | None:
         if out.is_symlink() and not out.exists():
             raise InputError(f"`--out` {out} is a link to nowhere. Choose another folder, or remove it first.")
         started = read_record(out) if config.resume else None
-        if out.exists() and started is None and (not out.is_dir() or any(out.iterdir())):
+        if out.exists() and started is None and (not out.is_dir() or holds_something(out)):
             found = "holds no run to resume" if config.resume else "exists and is not empty"
             raise InputError(f"`--out` {out} {found}. Choose another folder, or remove it first.{_hint(config)}")
         parent = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-        probe = parent / f".delcore-{time.time_ns()}"
+        probe = parent / f"{PROBE}{os.getpid()}-{time.time_ns()}"
         probe.touch()
         probe.unlink()
     except OSError as error:
         raise InputError(f"`--out` {out} cannot be written: {error.strerror}.") from error
     return started
+
+
+def holds_something(folder: Path) -> bool:
+    """Whether there is more in a folder than what a killed process, or another one that looks, has left there."""
+    return any(file.name != SCRATCH and not file.name.startswith(PROBE) for file in folder.iterdir())
 
 
 def _hint(config: TrainConfig) -> str:
@@ -135,8 +179,8 @@ def _hint(config: TrainConfig) -> str:
 def check_same_run(config: TrainConfig, facts: dict[str, Any], started: dict[str, Any]) -> None:
     """Refuse to resume a run that began with other settings, data or weights."""
     ours, theirs = settings_of(config), started["settings"]
-    differ = differing_settings(config, started)
-    differ += [key for key in ("data_sha256", "model_revision") if facts[key] != started.get(key)]
+    differ = [key for key in ours if key not in FREE_TO_CHANGE and ours[key] != theirs.get(key)]
+    differ += [key for key in IDENTITY if key in started and facts[key] != started[key]]
     if differ:
         key = differ[0]
         mine, other = ours.get(key, facts.get(key)), theirs.get(key, started.get(key))
@@ -144,14 +188,6 @@ def check_same_run(config: TrainConfig, facts: dict[str, Any], started: dict[str
             f"`--out` {config.out} holds a run of another configuration: `{key}` was {other!r} and is now {mine!r}. "
             "Give the same settings to resume it, or choose another folder."
         )
-    if is_finished(started):
-        raise InputError(f"`--out` {config.out} is a finished run of {config.steps} steps. There is nothing to resume.")
-
-
-def differing_settings(config: TrainConfig, started: dict[str, Any], free: Sequence[str] = FREE_TO_CHANGE) -> list[str]:
-    """Settings, but those in `free`, that a run's record has otherwise than `config`."""
-    ours, theirs = settings_of(config), started["settings"]
-    return [key for key in ours if key not in free and ours[key] != theirs.get(key)]
 
 
 def is_finished(record: dict[str, Any]) -> bool:
@@ -237,14 +273,20 @@ def add_lora(model: Any, config: TrainConfig) -> Any:
         from peft import LoraConfig, get_peft_model
     except ImportError:
         raise InputError('`--lora-rank` needs a package more: pip install "delcore[train]"') from None
+    width = model.get_input_embeddings().weight.shape[1]
+    if config.lora_rank > width:
+        raise InputError(f"`--lora-rank` must be at most the model's width, {width}; got {config.lora_rank}.")
     lora = LoraConfig(
         r=config.lora_rank,
         lora_alpha=config.lora_alpha or 2 * config.lora_rank,
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
-    with without_peft_warning():
-        return get_peft_model(model, lora)
+    try:
+        with without_peft_warning():
+            return get_peft_model(model, lora)
+    except ValueError as error:  # layers that adapters do not fit, as Mamba's
+        raise InputError(f"`--lora-rank` does not go with this model: {str(error).splitlines()[0][:300]}") from error
 
 
 def record_facts(job: Job, ranks: int) -> dict[str, Any]:

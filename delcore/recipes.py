@@ -124,7 +124,7 @@ def config_from(recipe: str | None, **given: Any) -> TrainConfig:
 
     `steps` puts an end to a recipe's `epochs`.
     """
-    settings = dict(get_recipe(recipe).settings) if recipe else {}
+    settings = dict(get_recipe(recipe).settings) if recipe is not None else {}
     if "steps" in given and "epochs" not in given:
         settings.pop("epochs", None)
     return TrainConfig(**{**settings, **given})

@@ -7,13 +7,14 @@ import json
 import math
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from delcore.checkpoints import write_synced
 from delcore.config import TrainConfig
 from delcore.data import Encoded, iterate_samples, tally_samples
 from delcore.errors import InputError
@@ -40,9 +41,11 @@ def sum_measures(output: LossOutput) -> Tensor:
 
 
 def average_measures(rows: Sequence[Sequence[float]]) -> dict[str, float | None]:
-    """Means over steps of some rows of `SUMS`; the digit measures are means over digits, None where there are none."""
+    """Means over steps of some rows of `SUMS`; digit measures are means over digits; None where there are none."""
     columns = dict(zip(SUMS, zip(*rows, strict=True), strict=True))
     means: dict[str, float | None] = {key: sum(column) / len(rows) for key, column in columns.items()}
+    if not sum(columns["tokens"]):
+        return {"loss": None, **means, **dict.fromkeys(("cross_entropy", "digit_term", *PER_DIGIT))}
     digits = sum(columns["digits"])
     for key in PER_DIGIT:
         means[key] = sum(columns[key]) / digits if digits else None
@@ -93,15 +96,17 @@ class MetricsLog:
             self.lines = self._open("metrics.jsonl", kept)
             self.heldout = self._open("heldout.jsonl", kept) if config.eval_every else []
             if config.tensorboard:
-                self._board = _tensorboard(config.out, self._start)
+                purged = self._start + 1 if self._start else None
+                self._board = board_writer()(str(config.out / "tensorboard"), purge_step=purged)
 
     def _open(self, name: str, kept: Mapping[str, int]) -> list[dict[str, Any]]:
         """Open one log to write on; returns the lines that stand from before."""
         path = self.config.out / name
         old = path.read_text(encoding="utf-8").splitlines()[: kept[name]] if kept.get(name) else []
-        self._files[name] = path.open("w", encoding="utf-8")
-        self._files[name].writelines(line + "\n" for line in old)
-        self._files[name].flush()
+        beside = path.with_name(f".{name}")  # a process that is killed here leaves the log as it was
+        write_synced(beside, lambda file: file.writelines(f"{line}\n".encode() for line in old))
+        beside.replace(path)
+        self._files[name] = path.open("a", encoding="utf-8")
         return [json.loads(line) for line in old]
 
     def count(self, encoded: Sequence[Encoded]) -> None:
@@ -124,6 +129,8 @@ class MetricsLog:
         self.say(
             f"step {step}: on held-out samples cross-entropy {line['cross_entropy']:.4f}, "
             f"digit accuracy {line['digit_accuracy'] or 0:.1%}"
+            if line["tokens"]
+            else f"step {step}: the held-out samples hold nothing to predict. A higher --max-length may help."
         )
 
     def _write(self, step: int) -> None:
@@ -132,10 +139,10 @@ class MetricsLog:
         n = len(SUMS)
         line: dict[str, Any] = average_measures([row[:n] for row in rows])
         line |= {key: sum(row[n + i] for row in rows) / len(rows) for i, key in enumerate(STEP_FACTS)}
-        if not math.isfinite(line["loss"]):
+        if not math.isfinite(line["loss"] + line["grad_norm"]):
             raise InputError(
-                f"At step {step} the loss is not finite, so the run was stopped and its weights were not saved. "
-                "Lower --learning-rate or --alpha; if it is the first step, the model's weights are damaged."
+                f"At step {step} the loss or its gradient is not finite, so the run was stopped and its weights "
+                "were not saved. Lower --learning-rate or --alpha; if it is the first step, the model is damaged."
             )
         now = time.perf_counter()
         line = {"step": step, **line, "tokens_per_second": line["tokens"] * len(rows) / (now - self._last)}
@@ -160,11 +167,11 @@ class MetricsLog:
         """What a checkpoint keeps of the log.
 
         Raises:
-            InputError: the latest loss is not finite; such weights are not worth keeping.
+            InputError: the latest loss or gradient is not finite; such weights are not worth keeping.
         """
         rows = self.pending()
-        if not all(math.isfinite(row[0]) and math.isfinite(row[1]) for row in rows):
-            raise InputError("The loss is not finite any more, so no checkpoint was made. Lower --learning-rate.")
+        if not all(math.isfinite(value) for row in rows for value in row):
+            raise InputError("The loss or its gradient is not finite any more. Lower --learning-rate or --alpha.")
         lines = {"metrics.jsonl": len(self.lines), "heldout.jsonl": len(self.heldout)}
         return {"pending": rows, "tally": dict(self.tally), "lines": lines}
 
@@ -207,12 +214,17 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds % 60:02.0f} s"
 
 
-def _tensorboard(out: Path, start: int) -> Any:
+def board_writer() -> Any:
+    """TensorBoard's writer class.
+
+    Raises:
+        InputError: its package is missing.
+    """
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise InputError('`--tensorboard` needs a package more: pip install "delcore[train]"') from None
-    return SummaryWriter(str(out / "tensorboard"), purge_step=start + 1 if start else None)
+    return SummaryWriter
 
 
 # ---------------------------------------------------------------- how a run was made
@@ -237,4 +249,9 @@ def data_fingerprint(config: TrainConfig, samples: Sequence[Any] | None) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     drawn = zip(range(FINGERPRINT_SAMPLES), iterate_samples(samples, config.seed), strict=False)
-    return hashlib.sha256("\n".join(repr(sample) for _, sample in drawn).encode()).hexdigest()
+    return fingerprint(sample for _, sample in drawn)
+
+
+def fingerprint(samples: Iterable[Any]) -> str:
+    """SHA-256 of some samples."""
+    return hashlib.sha256("\n".join(map(repr, samples)).encode()).hexdigest()

@@ -1,17 +1,27 @@
 """What a run saves: its training state in checkpoints, and at the end a model that others can load."""
 
+import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from safetensors import SafetensorError
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
 
-from delcore.checkpoints import check_space, tensor_bytes
+from delcore.checkpoints import check_space, tensor_bytes, why_not_written, write_synced
 from delcore.config import process_rank
-from delcore.prepare import Job
+from delcore.errors import InputError
+from delcore.models import ADAPTER_RECORD
+from delcore.prepare import SCRATCH, Job
 from delcore.runs import MetricsLog, run_record
 
 # Whole tensors under the model's own names, whether one process holds them, DDP copies or FSDP shards.
@@ -26,7 +36,10 @@ def training_state(step: int, model: Any, optimizer: Any, log: MetricsLog, accel
     """
     from accelerate.utils import gather_object
 
-    weights, moments = get_state_dict(model, optimizer.optimizer, options=GATHER)
+    if optimizer.state:
+        weights, moments = get_state_dict(model, optimizer.optimizer, options=GATHER)
+    else:  # no step had anything to learn; asking for moments would make some, and count a step
+        weights, moments = get_model_state_dict(model, options=GATHER), {}
     random = {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None}
     return {
         "step": step,
@@ -39,13 +52,9 @@ def training_state(step: int, model: Any, optimizer: Any, log: MetricsLog, accel
 
 def restore(state: Mapping[str, Any], model: Any, optimizer: Any) -> None:
     """Put weights, moments and random numbers back as they were after `state["step"]`; the log takes its own."""
-    set_state_dict(
-        model,
-        optimizer.optimizer,
-        model_state_dict=state["model"],
-        optim_state_dict=state["optimizer"],
-        options=SPREAD,
-    )
+    set_model_state_dict(model, state["model"], options=SPREAD)
+    if state["optimizer"]:
+        set_optimizer_state_dict(model, optimizer.optimizer, state["optimizer"], options=SPREAD)
     random = state["random"][process_rank() % len(state["random"])]
     torch.set_rng_state(random["cpu"])
     if random["cuda"] is not None and torch.cuda.is_available():
@@ -56,16 +65,18 @@ def restore(state: Mapping[str, Any], model: Any, optimizer: Any) -> None:
 
 
 def save_record(job: Job, facts: Mapping[str, Any]) -> None:
-    """Write `config.json`, which holds the run's record as "delcore"."""
+    """Write the run's record: "delcore" in `config.json`, or `delcore.json` where adapters will lie beside it."""
     job.config.out.mkdir(parents=True, exist_ok=True)
-    _set_record(job, facts)
-    _move_into(job.config.out, lambda scratch: job.model.config.save_pretrained(scratch))
+    _move_into(job.config.out, lambda scratch: _write_record(job, facts, scratch))
 
 
 def save_run(job: Job, model: Any, accelerator: Any, facts: Mapping[str, Any]) -> None:
     """Save weights (safetensors), tokenizer and record, each file whole or not at all; every process calls it.
 
-    Adapters are saved by themselves, unless their base is embedded in this package: then they are merged.
+    Adapters are saved by themselves, unless their base lies in no file of its own: then they are merged.
+
+    Raises:
+        InputError: the disk is too small, or cannot be written.
     """
     plain = accelerator.unwrap_model(model).model
     weights = accelerator.get_state_dict(model)
@@ -73,31 +84,47 @@ def save_run(job: Job, model: Any, accelerator: Any, facts: Mapping[str, Any]) -
         return
     weights = {key.removeprefix("model."): value for key, value in weights.items() if key != "embedding"}
     plain.eval()
-    if job.config.lora_rank and job.card.source == "embedded":
+    if job.config.lora_rank and not job.keeps_adapters:
         plain, weights = plain.merge_and_unload(), None
-    check_space(job.config.out, tensor_bytes(weights or plain.state_dict()))
-    _set_record(job, facts)
+    needed = tensor_bytes(weights or plain.state_dict())
+    if job.keeps_adapters:
+        from peft import get_peft_model_state_dict
+
+        needed = tensor_bytes(get_peft_model_state_dict(plain, state_dict=weights))
+    check_space(job.config.out, needed)
 
     def write(scratch: Path) -> None:
         plain.save_pretrained(scratch, state_dict=weights)
         job.tokenizer.save_pretrained(scratch)
-        job.model.config.save_pretrained(scratch)
+        _write_record(job, facts, scratch)
 
-    _move_into(job.config.out, write)
-
-
-def _set_record(job: Job, facts: Mapping[str, Any]) -> None:
-    job.model.config.delcore = run_record(job.config, facts)
+    _move_into(job.config.out, write, needed)
 
 
-def _move_into(out: Path, write: Any) -> None:
+def _write_record(job: Job, facts: Mapping[str, Any], folder: Path) -> None:
+    record = run_record(job.config, facts)
+    if job.keeps_adapters:
+        text = json.dumps(record, indent=2) + "\n"
+        write_synced(folder / ADAPTER_RECORD, lambda file: file.write(text.encode()))
+    else:
+        job.model.config.delcore = record
+        job.model.config.save_pretrained(folder)
+
+
+def _move_into(out: Path, write: Callable[[Path], None], needed: int = 0) -> None:
     """Let `write` fill a folder, then move its files into `out`, the record last."""
-    scratch = out / ".saving"
+    scratch = out / SCRATCH
     shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir()
     try:
+        scratch.mkdir()
         write(scratch)
-        for file in sorted(scratch.iterdir(), key=lambda file: file.name == "config.json"):
+        for file in sorted(scratch.iterdir(), key=lambda file: file.name in (ADAPTER_RECORD, "config.json")):
             os.replace(file, out / file.name)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        shutil.rmtree(scratch, ignore_errors=True)  # what it holds is missing from the disk
+        raise InputError(
+            f"{out} cannot be written: {why_not_written(out, needed, error)}. What was there is as it was. "
+            "Free some space, then go on with --resume."
+        ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -87,7 +87,7 @@ class Samples(Sequence[Sample]):
 
 
 def load_samples(
-    source: str, *, template: str = "plain", tokenizer: Any = None, split: str = "train"
+    source: str, *, template: str = "plain", tokenizer: Any = None, split: str = "train", option: str = "--data"
 ) -> Sequence[Sample] | None:
     """The samples of a source; None for "arithmetic", which is generated and never ends.
 
@@ -96,6 +96,7 @@ def load_samples(
         template: "plain", "alpaca" or "chat", see `delcore.templates`.
         tokenizer: whose chat template is used.
         split: of a folder or a hub set, as "test" or "train[:1000]"; a file has none.
+        option: what errors call the source.
 
     Raises:
         InputError: no such source, or one that cannot be read or used; a row is named with its file or set.
@@ -103,23 +104,23 @@ def load_samples(
     if source == "arithmetic":
         return None
     render = make_render(template, tokenizer)
-    return Samples(_find_rows(source, split), render, source)
+    return Samples(_find_rows(source, split, option), render, source)
 
 
-def _find_rows(source: str, split: str) -> Rows:
+def _find_rows(source: str, split: str, option: str) -> Rows:
     folder, _, config = source.rpartition(":")
     if _exists(source, Path.is_file):
         return _read_file(Path(source))
     if _exists(source, Path.is_dir):
-        return _read_folder(source, None, split)
+        return _read_folder(source, None, split, option)
     if folder and _exists(folder, Path.is_dir):
-        return _read_folder(folder, config, split)
+        return _read_folder(folder, config, split, option)
     hub = HUB_NAME.fullmatch(source)
     if hub and Path(source).suffix not in SUFFIXES:
         return _read_set(hub["name"], hub["config"], split, local=False)
     raise InputError(
-        '`--data` must be "arithmetic", a .jsonl, .json or .parquet file, a folder of such files, or a set of the hub '
-        f'such as "openai/gsm8k:main"; there is no file or folder {source!r}.'
+        f'`{option}` must be "arithmetic", a .jsonl, .json or .parquet file, a folder of such files, or a set of the '
+        f'hub such as "openai/gsm8k:main"; there is no file or folder {source!r}.'
     )
 
 
@@ -207,14 +208,14 @@ def _first_line(error: BaseException) -> str:
 # ---------------------------------------------------------------- folders and the hub
 
 
-def _read_folder(folder: str, config: str | None, split: str) -> Rows:
+def _read_folder(folder: str, config: str | None, split: str, option: str) -> Rows:
     """A folder of data files, such as a downloaded copy of a hub set."""
     path = Path(folder)
     files = sorted(_data_files(path))
     if not files:
-        raise InputError(f"`--data` folder {folder} holds no .jsonl, .json or .parquet files.")
+        raise InputError(f"`{option}` folder {folder} holds no .jsonl, .json or .parquet files.")
     if len({SUFFIXES[file.suffix] for file in files}) > 1 and not (path / "README.md").is_file():
-        raise InputError(f"`--data` folder {folder} holds files of several kinds. Keep one kind, or name one file.")
+        raise InputError(f"`{option}` folder {folder} holds files of several kinds. Keep one kind, or name one file.")
     try:
         return _read_set(folder, config, split, local=True)
     except InputError as error:

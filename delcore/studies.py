@@ -23,17 +23,19 @@ from delcore.arithmetic import Sample
 from delcore.checkpoints import write_synced
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.intervals import Interval, bootstrap_ratio
-from delcore.models import LoadedModel, load_model, read_record
+from delcore.models import ADAPTER_RECORD, LoadedModel, load_model, read_record
 from delcore.prepare import is_finished
 from delcore.readout import write_greedily
 from delcore.recipes import config_from
-from delcore.runs import run_record
 from delcore.sources import load_samples
 from delcore.train import finetune
 
 logger = logging.getLogger("delcore.studies")
 
 SMOLLM2_LOSSES = ("mle", "ntl_was", "dist2", "del")
+SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"
+"""Where others find the base of the adapters; ours was dequantised from 4 bits, so its weights differ a little."""
+
 HELDOUT = 200
 NEW_TOKENS = 256
 BATCH = 16
@@ -87,25 +89,36 @@ def run_smollm2(arguments: argparse.Namespace) -> None:
         written[name] = _written(work / "written" / f"{name}.jsonl", loaded, samples)
     result = {
         "command": "python -m delcore.studies smollm2",
-        "run": run_record(configs["mle"], {}),
+        "run": read_record(arguments.out / "mle"),
         "items": HELDOUT,
         "digits": compare_digits(sums),
         "answers": compare_answers(written, samples),
     }
-    write_synced(
-        arguments.out / "results.json", lambda file: file.write((json.dumps(result, indent=1) + "\n").encode())
-    )
+    _write_json(arguments.out / "results.json", result)
 
 
 def keep_adapter(run: Path, out: Path) -> None:
-    """A copy of a run's adapter in half precision, with its record."""
+    """A copy of a run's adapter in half precision, with its record; files and folders by their last names only."""
     from safetensors.torch import load_file, save_file
 
     out.mkdir(parents=True, exist_ok=True)
     weights = {key: value.half().contiguous() for key, value in load_file(run / "adapter_model.safetensors").items()}
     save_file(weights, out / "adapter_model.safetensors", metadata={"format": "pt"})
-    for name in ("adapter_config.json", "config.json", "metrics.jsonl"):
-        (out / name).write_bytes((run / name).read_bytes())
+    adapter = json.loads((run / "adapter_config.json").read_text(encoding="utf-8"))
+    record = read_record(run)
+    assert record, "a finished run has one"
+    record["model_path"] = None
+    for name in ("model", "data", "out"):
+        record["settings"][name] = Path(record["settings"][name]).name
+    _write_json(out / "adapter_config.json", {**adapter, "base_model_name_or_path": SMOLLM2})
+    _write_json(out / ADAPTER_RECORD, record)
+    (out / "metrics.jsonl").write_bytes((run / "metrics.jsonl").read_bytes())
+
+
+def _write_json(file: Path, value: Any) -> None:
+    beside = file.with_name(f".{file.name}")
+    write_synced(beside, lambda stream: stream.write((json.dumps(value, indent=1) + "\n").encode()))
+    beside.replace(file)
 
 
 def _digit_sums(file: Path, loaded: LoadedModel, samples: Sequence[Sample]) -> NDArray[np.float64]:
@@ -113,7 +126,7 @@ def _digit_sums(file: Path, loaded: LoadedModel, samples: Sequence[Sample]) -> N
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)
         rows = measure_digits_by_sample(loaded, samples).tolist()
-        write_synced(file, lambda stream: stream.write(json.dumps(rows).encode()))
+        _write_json(file, rows)
         logger.info("measured %s", file.stem)
     return np.array(json.loads(file.read_text(encoding="utf-8")))
 

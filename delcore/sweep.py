@@ -8,6 +8,7 @@ see the same samples in the same order under one seed, so a difference between t
 
 import csv
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,11 @@ from typing import Any
 
 from delcore.checkpoints import write_synced
 from delcore.config import TrainConfig
-from delcore.errors import InputError
+from delcore.errors import InputError, StoppedError
 from delcore.intervals import Interval, t_interval
 from delcore.losses import LOSSES, get_loss
-from delcore.models import read_record
-from delcore.prepare import FREE_TO_CHANGE, differing_settings, is_finished
+from delcore.models import LoadedModel, load_model, read_record
+from delcore.prepare import check_options, check_same_run, identify, is_finished, load_data, settle
 from delcore.train import finetune
 
 REFERENCE = "mle"
@@ -61,14 +62,18 @@ def sweep(
         progress: called with one line of text from time to time.
 
     Raises:
-        InputError: settings that no run can have; a run that was stopped ends the sweep.
+        InputError: settings that no run can have, or a finished run that had others.
+        StoppedError: a signal ended a run, and with it the sweep.
     """
     finals: dict[str, dict[int, dict[str, float]]] = {loss: {} for loss in losses}
-    for number, (seed, loss) in enumerate(((s, name) for s in seeds for name in losses), 1):
-        config = run_config(base, loss, seed)
+    configs = [run_config(base, loss, seed) for seed in seeds for loss in losses]
+    for config in configs:
+        check_options(config)
+    load = functools.cache(lambda: load_model(base.model, trust_remote_code=base.trust_remote_code))
+    for number, config in enumerate(configs, 1):
         if progress:
-            progress(f"run {number} of {len(losses) * len(seeds)}: {loss}, seed {seed}")
-        finals[loss][seed] = finished(config) or _run(config, progress)
+            progress(f"run {number} of {len(configs)}: {config.loss}, seed {config.seed}")
+        finals[config.loss][config.seed] = finished(config, load) or _run(config, progress)
         rows = tabulate(finals)  # after every run, so that a sweep can be watched
         write_tables(base.out, rows)
     return rows
@@ -88,8 +93,12 @@ def run_config(base: TrainConfig, loss: str, seed: int) -> TrainConfig:
     )
 
 
-def finished(config: TrainConfig) -> dict[str, float] | None:
-    """The last held-out line of a run that is done, or None; settings that differ are found when it is resumed."""
+def finished(config: TrainConfig, load: Callable[[], LoadedModel]) -> dict[str, float] | None:
+    """The last held-out line of a run that is done, or None.
+
+    Raises:
+        InputError: it was done with other settings, weights or data.
+    """
     record = read_record(config.out)
     try:
         lines = (config.out / "heldout.jsonl").read_text(encoding="utf-8").splitlines()
@@ -98,15 +107,16 @@ def finished(config: TrainConfig) -> dict[str, float] | None:
         return None
     if record is None or not is_finished(record) or last["step"] != record["steps_done"]:
         return None
-    # Of these two a run records what its model and data made of them.
-    free = [*FREE_TO_CHANGE, "max_length", *(["steps"] if config.epochs else [])]
-    return None if differing_settings(config, record, free) else last
+    _, tokenizer, card = load()
+    samples, heldout = load_data(config, tokenizer)
+    check_same_run(settle(config, samples, card), identify(config, samples, heldout, card), record)
+    return last
 
 
 def _run(config: TrainConfig, progress: Callable[[str], None] | None) -> dict[str, float]:
     run = finetune(config, progress=progress)
     if run.stopped_by:
-        raise KeyboardInterrupt
+        raise StoppedError(run.stopped_by)
     return run.heldout[-1]
 
 

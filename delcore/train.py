@@ -32,6 +32,7 @@ from delcore.config import TrainConfig, process_rank
 from delcore.data import Batch, Encoded, count_step, encode_sample, iterate_samples, micro_batches
 from delcore.errors import InputError
 from delcore.loss_model import LossModel
+from delcore.losses import get_loss
 from delcore.memory import (
     available_memory,
     check_memory,
@@ -116,11 +117,11 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
     if state:
         restore(state, model, optimizer)
         log.say(f"Going on after step {steps_done}.")
-    shared = len(job.heldout) // ranks * ranks  # every process needs as many: they wait for each other
-    heldout_encoded = [encode(job, sample) for sample in job.heldout[:shared]]
+    heldout_encoded = [encode(job, sample) for sample in job.heldout]
     heldout_counts = count_step(heldout_encoded, job.vocab)
     heldout = deal(job, heldout_encoded, accelerator)
 
+    stopped_by = None
     with StopRequests() as stop:
         try:
             for step in range(steps_done + 1, config.steps + 1):
@@ -146,17 +147,15 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
                     log.add(step, sums, norm, rate)
                 steps_done = step
                 if config.eval_every and (step % config.eval_every == 0 or step == config.steps):
-                    log.add_heldout(step, measure_heldout(model, heldout, heldout_counts, device))
+                    log.add_heldout(step, measure_heldout(model, config.loss, heldout, heldout_counts, device))
                 stopped_by = stop.agreed(reduce, device)
-                if stopped_by or (config.save_every and step % config.save_every == 0 and step < config.steps):
+                due = config.save_every and step % config.save_every == 0
+                if (stopped_by or due) and step < config.steps:
                     state = training_state(step, model, optimizer, log, accelerator)
                     if accelerator.is_main_process:
-                        keep(config, step, state, log)
+                        keep(config, step, state, log, stopped=bool(stopped_by))
                 if stopped_by:
-                    log.say(f"Stopped after step {step}; --resume goes on from there.")
                     break
-            else:
-                stopped_by = None
             log.finish(steps_done)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -164,9 +163,9 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
             raise explain_out_of_memory(error, estimate, config) from error
         finally:
             log.close()
-    save_run(job, model, accelerator, {**facts, **log.tally, "steps_done": steps_done})
-    if steps_done == config.steps and accelerator.is_main_process:
-        drop_checkpoints(config.out / CHECKPOINTS)
+        save_run(job, model, accelerator, {**facts, **log.tally, "steps_done": steps_done})
+        if steps_done == config.steps and accelerator.is_main_process:
+            drop_checkpoints(config.out / CHECKPOINTS)
     return Run(config.out, log.lines, config, steps_done, log.heldout, stopped_by)
 
 
@@ -227,23 +226,33 @@ def learning_rate_factor(step: int, config: TrainConfig) -> float:
 
 
 @torch.no_grad()
-def measure_heldout(model: Any, batches: Sequence[Batch], counts: tuple[int, int], device: torch.device) -> Tensor:
+def measure_heldout(
+    model: Any, loss: str, batches: Sequence[Batch], counts: tuple[int, int], device: torch.device
+) -> Tensor:
     """`SUMS` of the held-out samples that this process holds; `counts` are those of all of them."""
     n_tokens, n_digits = counts
     model.eval()
     sums = torch.zeros(len(SUMS), device=device)
     for batch in batches:
-        sums += sum_measures(model(**inputs_of(batch, device), step_tokens=n_tokens, step_digits=n_digits))
+        output = model(**inputs_of(batch, device), step_tokens=n_tokens, step_digits=n_digits)
+        part = sum_measures(output)
+        if get_loss(loss).per_batch:  # the mean of a batch counts by its share of the digits, however they are cut
+            part[SUMS.index("digit_term")] *= output.n_digits / max(n_digits, 1)
+        sums += part
     model.train()
     return sums
 
 
-def keep(config: TrainConfig, step: int, state: dict[str, Any], log: MetricsLog) -> None:
+def keep(config: TrainConfig, step: int, state: dict[str, Any], log: MetricsLog, *, stopped: bool) -> None:
     """Save a checkpoint; a disk that is full costs a warning, not the run."""
+    outcome = "--resume goes on from there"
     try:
         save_checkpoint(config.out / CHECKPOINTS, step, state)
     except InputError as error:
         log.say(f"Warning: {error}")
+        outcome = "no checkpoint of it could be saved"
+    if stopped:
+        log.say(f"Stopped after step {step}; {outcome}.")
 
 
 def make_accelerator(config: TrainConfig) -> Any:

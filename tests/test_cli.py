@@ -387,6 +387,102 @@ def test_stopped_training_saves_and_does_not_end_as_a_success(capsys, tiny_folde
     assert code == 128 + number
 
 
+STRANGE_TRAINING = [
+    (["--epochs", "1e308"], "--epochs"),
+    (["--lora-rank", "9" * 30], "--lora-rank"),
+    (["--learning-rate", "1e39"], "--learning-rate"),
+    (["--eval-data", "/no/such/file.jsonl", "--eval-every", "1"], "--eval-data"),
+    (["--recipe", ""], "--recipe"),
+]
+
+
+@pytest.mark.parametrize(("more", "word"), STRANGE_TRAINING, ids=[word for _, word in STRANGE_TRAINING])
+def test_strange_training_input_is_one_line_that_names_the_option(capsys, tiny_folder, tmp_path, more, word):
+    data = tmp_path / "data.jsonl"
+    data.write_text('{"prompt": "1", "response": "2"}\n' * 9)
+    code, out, err = run_cli(capsys, *train_argv(tiny_folder, tmp_path / "run", "--data", data, *more))
+    assert (code, out) == (2, "")
+    assert word in err.splitlines()[-1]
+
+
+# ---------------------------------------------------------------- sweep and bench
+
+
+def sweep_argv(tiny_folder, out, *more) -> list:
+    settings = ("--steps", 3, "--batch-size", 2, "--max-length", 64, "--eval-samples", 4, "--device", "cpu")
+    return ["sweep", "--losses", "mle,del", "--seeds", 2, "--model", tiny_folder, "--out", out, *settings, *more]
+
+
+def test_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(capsys, tiny_folder, tmp_path, monkeypatch):
+    code, whole, _ = run_cli(capsys, *sweep_argv(tiny_folder, tmp_path / "whole"))
+    assert code == 0
+    real = train.encode_step
+    steps = iter(range(1, 99))
+
+    def stop(job, step):
+        if next(steps) == 5:  # the second step of the second run
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(job, step)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "encode_step", stop)
+        code, out, err = run_cli(capsys, *sweep_argv(tiny_folder, tmp_path / "cut"))
+    assert (code, out) == (130, "")
+    assert "Stopped after step 2" in err
+    code, out, err = run_cli(capsys, *sweep_argv(tiny_folder, tmp_path / "cut"))
+    assert (code, out) == (0, whole)
+    assert err.count("Going on after step 2.") == 1
+    assert err.count("step 3/3") == 3
+    for name in ("table.json", "table.csv", "table.md"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize("change", ["data", "length"])
+def test_sweep_does_not_pass_over_runs_of_other_data_or_length(capsys, tiny_folder, tmp_path, change):
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(f'{{"prompt": "{n} = ", "response": "{n}"}}\n' for n in range(30)))
+    argv = sweep_argv(tiny_folder, tmp_path / "sweep", "--data", data, "--seeds", 1, "--losses", "mle")
+    assert run_cli(capsys, *argv)[0] == 0
+    if change == "data":
+        data.write_text(data.read_text().replace("29", "92"))
+    code, _, err = run_cli(capsys, *argv, *(["--max-length", 12] if change == "length" else []))
+    assert code == 2
+    assert ("data_sha256" if change == "data" else "max_length") in err
+
+
+def test_sweep_refuses_an_option_that_one_of_its_losses_does_not_take_before_any_run(capsys, tiny_folder, tmp_path):
+    argv = sweep_argv(tiny_folder, tmp_path / "sweep", "--losses", "del,mle", "--set", "place=none")
+    assert_refused(capsys, *argv, words=["place"])
+    assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.slow
+def test_bench_train_prints_a_table_of_ratios(capsys, tiny_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    argv = ["bench", "train", "--rounds", 1, "--steps", 3, "--model", tiny_folder, "--batch-size", 2]
+    code, out, _ = run_cli(capsys, *argv, "--max-length", 64, "--device", "cpu")
+    assert code == 0
+    assert re.search(r"tokens per second, against Trainer +\d+\.\d\d", out)
+    difference = re.search(r"less that of Trainer +([+-][\d.e+-]+) nats", out)
+    assert abs(float(difference[1])) < 1e-3
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_bench_train_json_is_json_and_nothing_else(capsys, tiny_folder):
+    argv = ["bench", "train", "--rounds", 1, "--steps", 3, "--model", tiny_folder, "--batch-size", 2, "--json"]
+    _, out, _ = run_cli(capsys, *argv, "--max-length", 64, "--device", "cpu")
+    json.loads(out)
+
+
+@pytest.mark.slow
+def test_bench_train_with_micro_batches_that_do_not_fit_compares_the_same_samples(capsys, tiny_folder):
+    sizes = ["--batch-size", 8, "--micro-batch-size", 3, "--max-length", 64, "--device", "cpu"]
+    code, out, _ = run_cli(capsys, "bench", "train", "--rounds", 1, "--steps", 3, "--model", tiny_folder, *sizes)
+    difference = re.search(r"less that of Trainer +([+-][\d.e+-]+) nats", out)
+    assert code == 2 or abs(float(difference[1])) < 1e-3
+
+
 # ---------------------------------------------------------------- as a process
 
 

@@ -310,10 +310,13 @@ def test_micro_batches_of_equal_lengths_keep_their_order():
     assert [batch.input_ids[:, 0].tolist() for batch in micro_batches(step, 2, 0)] == [[0, 1], [2, 3], [4, 5]]
 
 
-def test_micro_batches_that_cannot_be_dealt_evenly_are_refused():
-    with pytest.raises(InputError, match=r"`--batch-size`.*multiple of the 3 processes; got 8 samples"):
-        micro_batches(ragged(8), 4, 0, ranks=3)
-    assert micro_batches([], 4, 0, ranks=3) == []
+@pytest.mark.parametrize(("count", "ranks"), [(8, 3), (1, 4), (0, 3)])
+def test_micro_batches_that_cannot_be_dealt_evenly_are_filled_up_with_unsupervised_samples(count, ranks):
+    step = [Encoded([n] * n, [n] * n) for n in range(2, 2 + count)]
+    dealt = [micro_batches(step, 2, 0, rank=rank, ranks=ranks) for rank in range(ranks)]
+    assert len({tuple(len(batch.input_ids) for batch in mine) for mine in dealt}) == 1
+    labels = [row[row != IGNORE].tolist() for mine in dealt for batch in mine for row in batch.labels]
+    assert sorted(row for row in labels if row) == sorted(sample.labels for sample in step)
 
 
 @pytest.mark.parametrize(("size", "ranks"), [(16, 1), (3, 1), (1, 1), (2, 2), (5, 4)])

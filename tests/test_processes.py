@@ -1,4 +1,8 @@
-"""Two real processes on one CPU (DDP over gloo) train what one does."""
+"""Two real processes on one CPU (DDP over gloo) train what one does.
+
+The quick tests start them as `accelerate launch` does, with its environment variables; the slow ones with
+`accelerate launch` itself and the package's own configuration.
+"""
 
 import json
 import os
@@ -11,13 +15,18 @@ import pytest
 import torch
 
 import delcore
+from delcore import TrainConfig
+from delcore import prepare as preparing
+from delcore.prepare import CHECKPOINTS
 from tests.models_for_tests import save_tiny
-from tests.test_train import weights_of
+from tests.processes_for_tests import run_delcore, run_group, start_group
+from tests.test_train import record_of, weights_of, write_jsonl
 
 LAUNCH = Path(delcore.__file__).parent / "launch" / "several_gpus.yaml"
-SETTINGS = ("--steps", "4", "--batch-size", "8", "--max-length", "96", "--device", "cpu", "--eval-every", "4")
+TOLERANCE = 1e-5
+"""Of weights that moved by some 1e-3: sums in another order differ in the last bits, which AdamW can enlarge."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")
@@ -25,53 +34,228 @@ def model(tmp_path_factory):
     return save_tiny(tmp_path_factory.mktemp("model") / "tiny", context=128)
 
 
-def train(model: Path, out: Path, *more: str, processes: int = 1, settings=SETTINGS) -> subprocess.CompletedProcess:
-    launcher = ["accelerate.commands.launch", "--config_file", str(LAUNCH), "--num_processes", "2", "-m"]
-    launch = [] if processes == 1 else ["-m", *launcher]
-    module = ["-m", "delcore"] if processes == 1 else ["delcore"]
-    process = subprocess.Popen(
-        [sys.executable, *launch, *module, "train", "--model", str(model), "--out", str(out), *settings, *more],
+def command(model: Path, out: Path, *more) -> list:
+    settings = ("--steps", 4, "--batch-size", 8, "--max-length", 96, "--device", "cpu")
+    measured = ("--eval-every", 2, "--eval-samples", 4)
+    return ["train", "--model", model, "--out", out, *settings, *measured, *more]
+
+
+def final_weights(folder: Path) -> dict[str, torch.Tensor]:
+    (file,) = folder.glob("*.safetensors")
+    return weights_of(folder, file.name)
+
+
+def lines_of(folder: Path, name: str) -> list[dict]:
+    lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "tokens_per_second"} for line in lines]
+
+
+def assert_same_training(one: Path, two: Path) -> None:
+    ours, theirs = final_weights(one), final_weights(two)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        torch.testing.assert_close(theirs[name], ours[name], rtol=0, atol=TOLERANCE)
+    for log in ("metrics.jsonl", "heldout.jsonl"):
+        assert lines_of(one, log)
+        for mine, other in zip(lines_of(one, log), lines_of(two, log), strict=True):
+            assert other == pytest.approx(mine, rel=1e-4, abs=1e-6)
+
+
+def train_both(model: Path, folder: Path, *more) -> str:
+    """The same command by one process and by two; what the two said."""
+    code, said = run_delcore(*command(model, folder / "one", *more), errors=folder / "errors one")
+    assert code == 0, said
+    codes, said = run_group(*command(model, folder / "two", *more), errors=folder / "errors two")
+    assert codes == [0, 0], said
+    return said
+
+
+VARIANTS = {
+    "del": ("--loss", "del"),
+    "emo": ("--loss", "emo"),
+    "del accumulated": ("--loss", "del", "--micro-batch-size", 2),
+    "emo accumulated by one": ("--loss", "emo", "--micro-batch-size", 1),
+    "uneven micro-batches": ("--loss", "dist2", "--micro-batch-size", 3),
+    "lora": ("--loss", "ntl_was", "--lora-rank", 2),
+    "lora accumulated": ("--loss", "del", "--lora-rank", 2, "--micro-batch-size", 2, "--gradient-checkpointing"),
+    "full logits": ("--loss", "mixce", "--full-logits"),
+    "clipped hard": ("--loss", "ntl_mse", "--clip", 0.01),
+    "few lines": ("--loss", "mle", "--log-every", 3),
+}
+QUICK = ("del", "emo accumulated by one", "lora accumulated")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS]
+)
+def test_two_processes_train_the_weights_of_one(tmp_path, model, name):
+    said = train_both(model, tmp_path, *VARIANTS[name])
+    assert said.count("Saved") == 1
+    assert said.count("step 4/4") == 1
+    assert "Traceback" not in said
+    assert record_of(tmp_path / "two")["processes"] == 2
+    assert_same_training(tmp_path / "one", tmp_path / "two")
+    assert record_of(tmp_path / "one")["samples"] == record_of(tmp_path / "two")["samples"] == 32
+    start, end = final_weights(model), final_weights(tmp_path / "two")
+    if start.keys() == end.keys():
+        assert max((start[key] - end[key]).abs().max() for key in start) > 10 * TOLERANCE
+
+
+def test_process_whose_samples_teach_nothing_takes_part_all_the_same(tmp_path, model):
+    """Sorted by length and dealt in turns, every second sample is cut before its response begins."""
+    rows = [{"prompt": "p" * (140 if n % 2 else 100), "response": str(n)} for n in range(8)]
+    rows[0]["prompt"] = "p"
+    data = write_jsonl(tmp_path / "data.jsonl", *rows)
+    train_both(model, tmp_path, "--loss", "del", "--data", data, "--eval-data", data)
+    line = lines_of(tmp_path / "two", "metrics.jsonl")[0]
+    assert (line["tokens"], line["digits"]) == (2, 1)
+
+
+def test_samples_that_cannot_be_dealt_out_are_refused_once(tmp_path, model):
+    codes, said = run_group(
+        *command(model, tmp_path / "run", "--loss", "del", "--batch-size", 3), errors=tmp_path / "e"
+    )
+    assert codes == [2, 2]
+    assert said.count("delcore: `--batch-size` 3 must be a multiple of the 2 processes.") == 1
+    assert "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_input_of_two_processes_is_one_line(tmp_path, model):
+    codes, said = run_group(*command(model, tmp_path / "run", "--loss", "dell"), errors=tmp_path / "e")
+    assert codes == [2, 2]
+    assert said.count("\n") == said.count("delcore: ") == 1
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_two_processes_may_look_at_an_empty_run_folder_at_once(tmp_path, monkeypatch, resume):
+    """While one of them sees whether a file can be made there, the other one looks."""
+    config = TrainConfig(loss="del", out=tmp_path, resume=resume)
+    real = Path.touch
+
+    def touch(path, *more):
+        real(path, *more)
+        with monkeypatch.context() as once:
+            once.setattr(Path, "touch", real)
+            preparing.check_out(config)
+
+    monkeypatch.setattr(Path, "touch", touch)
+    preparing.check_out(config)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_heldout_samples_of_any_number_are_all_measured(tmp_path, model, count):
+    train_both(model, tmp_path, "--loss", "del", "--eval-samples", count)
+    for mine, other in zip(*(lines_of(tmp_path / name, "heldout.jsonl") for name in ("one", "two")), strict=True):
+        assert other == pytest.approx(mine, rel=1e-4, abs=1e-6)
+
+
+EMO_LORA = ("--loss", "emo", "--lora-rank", 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "more"),
+    [
+        (1, ("--loss", "del")),
+        (2, EMO_LORA),
+        pytest.param(2, ("--loss", "del"), marks=pytest.mark.slow),
+        pytest.param(1, EMO_LORA, marks=pytest.mark.slow),
+    ],
+)
+def test_run_stopped_with_some_processes_goes_on_with_others(tmp_path, model, more, first):
+    whole, out = tmp_path / "whole", tmp_path / "cut"
+    settings = (*more, "--steps", 40, "--eval-every", 10, "--log-every", 4)
+    code, said = run_delcore(*command(model, whole, *settings), errors=tmp_path / "errors")
+    assert code == 0, said
+    group = start_group(*command(model, out, *settings), errors=tmp_path / "first", ranks=first)
+    try:
+        group[0].wait_until(lambda: (out / "metrics.jsonl").exists() and (out / "metrics.jsonl").read_text())
+        group[-1].send(signal.SIGTERM)  # to the one that does not save
+        assert [one.end() for one in group] == [143] * first
+    finally:
+        for one in group:
+            one.process.kill()
+    done = record_of(out)["steps_done"]
+    assert 4 <= done < 40
+    assert (out / CHECKPOINTS / f"step-{done:08d}").is_dir()
+    codes, said = run_group(*command(model, out, *settings, "--resume"), errors=tmp_path / "second", ranks=3 - first)
+    assert codes == [0] * (3 - first), said
+    assert said.count(f"Going on after step {done}.") == 1
+    assert_same_training_after_a_while(whole, out)
+
+
+def assert_same_training_after_a_while(one: Path, two: Path) -> None:
+    """After forty steps the last bits have grown by AdamW, but not by as much as one step at another place."""
+    ours, theirs = final_weights(one), final_weights(two)
+    for name in ours:
+        torch.testing.assert_close(theirs[name], ours[name], rtol=0, atol=10 * TOLERANCE)
+    for log in ("metrics.jsonl", "heldout.jsonl"):
+        for mine, other in zip(lines_of(one, log), lines_of(two, log), strict=True):
+            assert other == pytest.approx(mine, rel=1e-3, abs=1e-5)
+
+
+# ---------------------------------------------------------------- with accelerate launch
+
+
+def launch(model: Path, out: Path, *more) -> subprocess.Popen:
+    launcher = ["accelerate.commands.launch", "--config_file", str(LAUNCH), "-m", "delcore"]
+    return subprocess.Popen(
+        [sys.executable, "-m", *launcher, *map(str, command(model, out, *more))],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         start_new_session=True,
     )
+
+
+def end(process: subprocess.Popen) -> tuple[int, str]:
     try:
-        stdout, stderr = process.communicate(timeout=240)
+        said, _ = process.communicate(timeout=240)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+    return process.returncode, said
 
 
-def lines_of(out: Path, name: str = "metrics.jsonl") -> list[dict]:
-    lines = [json.loads(line) for line in (out / name).read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "tokens_per_second"} for line in lines]
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["del", "emo", "del accumulated", "lora"])
+def test_accelerate_launch_with_our_configuration_trains_the_weights_of_one(tmp_path, model, name):
+    code, said = run_delcore(*command(model, tmp_path / "one", *VARIANTS[name]), errors=tmp_path / "errors")
+    assert code == 0, said
+    code, said = end(launch(model, tmp_path / "two", *VARIANTS[name]))
+    assert code == 0, said
+    assert said.count("Saved") == 1
+    assert record_of(tmp_path / "two")["processes"] == 2
+    assert_same_training(tmp_path / "one", tmp_path / "two")
 
 
-@pytest.mark.parametrize(
-    "more",
-    [("--loss", "del"), ("--loss", "emo", "--micro-batch-size", "2"), ("--loss", "dist2", "--lora-rank", "2")],
-    ids=lambda more: "-".join(more).replace("--", ""),
-)
-def test_two_processes_train_the_weights_of_one(tmp_path, model, more):
-    one = train(model, tmp_path / "one", *more)
-    two = train(model, tmp_path / "two", *more, processes=2)
-    assert (one.returncode, two.returncode) == (0, 0), two.stderr
-    assert two.stderr.count("Saved") == 1
-    name = "adapter_model.safetensors" if "--lora-rank" in more else "model.safetensors"
-    ours, theirs = (weights_of(tmp_path / folder, name) for folder in ("one", "two"))
-    for key in ours:
-        torch.testing.assert_close(theirs[key], ours[key], rtol=0, atol=1e-5)
-    for log in ("metrics.jsonl", "heldout.jsonl"):
-        for mine, other in zip(lines_of(tmp_path / "one", log), lines_of(tmp_path / "two", log), strict=True):
-            assert other == pytest.approx(mine, rel=1e-4, abs=1e-6)
-
-
-def test_samples_that_cannot_be_shared_out_are_refused_once(tmp_path, model):
-    settings = ("--steps", "1", "--batch-size", "3", "--device", "cpu")
-    refused = train(model, tmp_path / "run", "--loss", "del", processes=2, settings=settings)
-    assert refused.returncode != 0
-    assert refused.stderr.count("`--batch-size` 3 must be a multiple of the 2 processes.") == 1
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_accelerate_launch_says_what_is_wrong_once(tmp_path, model):
+    code, said = end(launch(model, tmp_path / "run", "--loss", "del", "--batch-size", 3))
+    assert code not in (0, None)
+    assert said.count("`--batch-size` 3 must be a multiple of the 2 processes.") == 1
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_to_accelerate_launch_saves_and_the_run_goes_on(tmp_path, model, number):
+    """The launcher hands the signal on to all processes, and waits half a minute for them."""
+    out = tmp_path / "run"
+    more = ("--loss", "del", "--steps", 2000, "--eval-every", 0)
+    process = launch(model, out, *more)
+    try:
+        while not ((out / "metrics.jsonl").exists() and (out / "metrics.jsonl").read_text().count("\n") > 3):
+            assert process.poll() is None, process.stdout.read()
+        process.send_signal(number)
+    finally:
+        code, said = end(process)
+    assert code != 0
+    done = record_of(out).get("steps_done")
+    assert done, said
+    assert (out / CHECKPOINTS / f"step-{done:08d}").is_dir()

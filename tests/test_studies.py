@@ -8,6 +8,7 @@ import pytest
 from delcore import studies
 from delcore.arithmetic import Sample
 from delcore.evaluate import DIGIT_MEASURES
+from delcore.models import ADAPTER_RECORD, read_record
 from delcore.studies import compare_answers, compare_digits, keep_adapter
 from tests.models_for_tests import tiny_loaded
 
@@ -56,8 +57,12 @@ def test_kept_adapter_is_in_half_precision_with_its_record(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     save_file({"lora_A": ones(2, 3)}, run / "adapter_model.safetensors")
-    for name in ("adapter_config.json", "config.json", "metrics.jsonl"):
-        (run / name).write_text("{}")
+    settings = {"model": "/home/me/base.gguf", "data": "/home/me/train.jsonl", "out": str(run)}
+    (run / "adapter_config.json").write_text('{"base_model_name_or_path": "/home/me/.cache/base"}')
+    (run / ADAPTER_RECORD).write_text(json.dumps({"settings": settings, "model_path": "/home/me/base.gguf"}))
+    (run / "metrics.jsonl").write_text("{}")
     keep_adapter(run, tmp_path / "out")
+    assert read_record(tmp_path / "out")["settings"] == {"model": "base.gguf", "data": "train.jsonl", "out": "run"}
+    assert "/home" not in "".join(file.read_text() for file in (tmp_path / "out").glob("*.json"))
     assert str(load_file(tmp_path / "out" / "adapter_model.safetensors")["lora_A"].dtype) == "torch.float16"
     assert len(list((tmp_path / "out").iterdir())) == 4
