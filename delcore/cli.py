@@ -40,7 +40,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         sys.stderr.write(f"delcore: {error}\n")
         return 1
+    finally:
+        _leave_group()
     return 0
+
+
+def _leave_group() -> None:
+    """Take leave of the other processes of a launcher: threads of theirs that still run at exit end in an abort."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def build_parser() -> argparse.ArgumentParser:
