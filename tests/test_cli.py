@@ -393,6 +393,10 @@ STRANGE_TRAINING = [
     (["--learning-rate", "1e39"], "--learning-rate"),
     (["--eval-data", "/no/such/file.jsonl", "--eval-every", "1"], "--eval-data"),
     (["--recipe", ""], "--recipe"),
+    (["--lora-rank", "2", "--lora-alpha", "9" * 400], "--lora-alpha"),
+    (["--out", ""], "--out"),
+    (["--data", " "], "--data"),
+    (["--weight-decay", "1e300"], "--weight-decay"),
 ]
 
 
@@ -435,6 +439,19 @@ def test_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(capsys, tiny
     assert err.count("step 3/3") == 3
     for name in ("table.json", "table.csv", "table.md"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_sweep_that_is_told_to_stop_ends_as_its_run_does(capsys, tiny_folder, tmp_path, monkeypatch):
+    real = train.encode_step
+
+    def stop(job, step):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return real(job, step)
+
+    monkeypatch.setattr(train, "encode_step", stop)
+    code, _, err = run_cli(capsys, *sweep_argv(tiny_folder, tmp_path / "sweep"))
+    assert code == 128 + signal.SIGTERM
+    assert "Stopped after step 1" in err
 
 
 @pytest.mark.parametrize("change", ["data", "length"])

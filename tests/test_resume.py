@@ -17,6 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from delcore import InputError, TrainConfig, checkpoints, finetune, load_model, runs, saving, train
 from delcore import prepare as preparing
+from delcore.digits import IGNORE
 from delcore.prepare import CHECKPOINTS
 from tests.models_for_tests import save_tiny, tiny_loaded
 from tests.processes_for_tests import Delcore, run_delcore
@@ -126,6 +127,32 @@ def test_resumed_run_equals_one_that_was_never_stopped(tmp_path, monkeypatch, na
     assert resumed.steps_done == resumed.config.steps
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
     assert not (resumed.path / CHECKPOINTS).exists()
+
+
+def test_checkpoint_before_anything_was_learned_counts_no_step_of_the_optimiser(tmp_path, monkeypatch):
+    def mask_first(patched):
+        real = train.encode_step
+
+        def encode_step(job, step):
+            samples = real(job, step)
+            return [one._replace(labels=[IGNORE] * len(one.labels)) for one in samples] if step == 1 else samples
+
+        patched.setattr(train, "encode_step", encode_step)
+
+    mask_first(monkeypatch)
+    run(tmp_path / "whole")
+    stopped(monkeypatch, tmp_path / "cut", 1)
+    run(tmp_path / "cut", resume=True)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_resuming_with_other_heldout_samples_is_refused(tmp_path, monkeypatch):
+    other = write_jsonl(tmp_path / "other.jsonl", {"prompt": "1 ", "response": "2"})
+    changes = {"eval_data": str(other), "eval_every": 2}
+    stopped(monkeypatch, tmp_path / "run", 1, **changes)
+    write_jsonl(other, {"prompt": "1 ", "response": "3"})
+    with pytest.raises(InputError, match="heldout_sha256"):
+        run(tmp_path / "run", resume=True, **changes)
 
 
 def test_run_stopped_at_every_other_step_equals_one_that_was_never_stopped(tmp_path, monkeypatch):
