@@ -7,13 +7,12 @@ import dataclasses
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from delcore._gguf import cached_conversion, convert_gguf
 from delcore._hub import hub_reachable
 from delcore.errors import InputError
 from delcore.pretrained import check_weight_files, explain_load_error, from_pretrained, without_peft_warning
@@ -219,7 +218,7 @@ def _base_of(path: Path) -> str:
     name = str(record.get("model_path") or record["settings"]["model"])
     if record["model_source"] != "gguf":
         return name
-    converted = cache_dir() / "gguf" / str(record["model_revision"])
+    converted = cached_conversion(str(record["model_revision"]))
     if converted.is_dir():
         return str(converted)
     if Path(name).is_file():
@@ -245,41 +244,11 @@ def read_record(folder: Path) -> dict[str, Any] | None:
 def _load_gguf(path: Path, name: str) -> LoadedModel:
     if not path.is_file():
         raise InputError(f"`--model` file {name!r} does not exist.")
-    folder = cache_dir() / "gguf" / _file_hash(path)
+    folder = cached_conversion(_file_hash(path))
     if not (folder / "config.json").is_file():
-        _convert_gguf(path, folder)
+        convert_gguf(path, folder)
     loaded = _load_folder(folder, name, "gguf", trust_remote_code=False)
     return loaded._replace(card=dataclasses.replace(loaded.card, path=str(path.resolve())))
-
-
-def _convert_gguf(path: Path, folder: Path) -> None:
-    """Dequantise once into half precision; the folder appears only when it is whole."""
-    with path.open("rb") as file:
-        if file.read(4) != b"GGUF":
-            raise InputError(f"{path} is no GGUF file (it does not begin with GGUF). Fetch it again.")
-    try:
-        import gguf  # noqa: F401
-    except ImportError:
-        raise InputError("Reading .gguf files needs a package more: pip install gguf") from None
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".converting-"))
-    except OSError as error:
-        raise InputError(
-            f"The cache {folder.parent} cannot be written: {error.strerror}. Set DELCORE_CACHE to another folder."
-        ) from error
-    try:
-        model, tokenizer = from_pretrained(str(path.parent), str(path), False, gguf_file=path.name, dtype="float16")
-        # The weights are dequantised by now, but the model would still be saved as a quantised one.
-        model.is_quantized, model.hf_quantizer = False, None
-        if hasattr(model.config, "quantization_config"):
-            del model.config.quantization_config
-        model.save_pretrained(scratch)
-        tokenizer.save_pretrained(scratch)
-        if not folder.exists():
-            scratch.rename(folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _load_hub(name: str, trust_remote_code: bool) -> LoadedModel:
@@ -313,11 +282,6 @@ def quiet_libraries() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-
-
-def cache_dir() -> Path:
-    """Where converted models are kept: `DELCORE_CACHE`, or `~/.cache/delcore`."""
-    return Path(os.environ.get("DELCORE_CACHE") or Path.home() / ".cache" / "delcore")
 
 
 def _file_hash(path: Path) -> str:

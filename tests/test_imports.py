@@ -17,6 +17,7 @@ LEVELS = [
     {"digits", "arithmetic", "checkpoints", "programs", "answers", "intervals"},
     {"losses", "data", "digit_tokens", "templates", "_hub"},
     {"equilibria", "bench", "trainers", "sources", "loss_model", "readout", "pretrained"},
+    {"_gguf"},
     {"config", "models"},
     {"runs", "recipes"},
     {"memory"},
