@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from delcore.data import pad_id
@@ -64,11 +64,18 @@ def logits_after(model: Any, ids: Sequence[int], rows: Sequence[int]) -> Float[T
     return model(input_ids=batch, use_cache=False).logits[0, list(rows)].double().cpu()
 
 
+def write_greedily(model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[str]:
+    """The greedy continuation of each tokenised prompt as text, up to its end token; otherwise as `append_greedily`."""
+    new = append_greedily(model, tokenizer, prompts, max_new_tokens)
+    texts: list[str] = tokenizer.batch_decode(new, skip_special_tokens=True)
+    return texts
+
+
 @torch.inference_mode()
-def write_greedily(
+def append_greedily(
     model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], max_new_tokens: int, **generation: Any
-) -> list[str]:
-    """The greedy continuation of each tokenised prompt, up to its end token; prompts are padded on the left.
+) -> Int[Tensor, "prompts new"]:
+    """The tokens that follow each tokenised prompt; prompts are padded on the left, what has ended on the right.
 
     Args:
         model: a causal language model.
@@ -89,5 +96,4 @@ def write_greedily(
         pad_token_id=pad,
         **generation,
     )
-    texts: list[str] = tokenizer.batch_decode(out[:, length:], skip_special_tokens=True)
-    return texts
+    return out[:, length:]

@@ -23,7 +23,7 @@ LEVELS = [
     {"prepare"},
     {"saving"},
     {"train", "evaluate", "probe"},
-    {"sweep", "bench_train", "studies"},
+    {"sweep", "bench_train", "studies", "benchmarks"},
     {"analysis", "_card"},
     {"plots"},
     {"family"},
