@@ -120,32 +120,40 @@ def run_job(
     """Answer what has no answer yet, and make the records."""
     started = time.perf_counter()
     before = read_run(job.path)
+    if before.finished:
+        return before
     kept = {record["index"]: record for record in before.records}
-    parts = {index: found for index, found in read_parts(job.path).items() if index not in kept}
+    parts = read_parts(job.path)
+    shown = Shown(job.task.title, len(job.items), len(kept.keys() | parts.keys()), progress)
     team.wait()  # everybody has read; from here on files change
-    if len(kept) < len(job.items):
-        shown = Shown(job, len(kept), progress)
-        with PartsFile(job.path, team.rank) as file:
-            for part in ("program", "text") if job.config.style == "pot" else ("text",):
-                prompts = dealt(pending(job, kept, parts, part), team)
-                for index, facts in answered(job, loaded, part, prompts, lambda: signal() != 0):
+    with PartsFile(job.path, team.rank) as file:
+        for part in ("program", "text") if job.config.style == "pot" else ("text",):
+            prompts = dealt(pending(job, kept, parts, part), team)
+            for batch in answered(job, loaded, part, prompts, lambda: signal() != 0):
+                for index, facts in batch.items():
                     file.add(index, part, facts)
-                    parts.setdefault(index, {})[part] = facts
-                    shown.add(part, len(prompts))
-                if signal():
-                    raise StoppedEarlyError(signal())
-                if part == "program":  # who has to be asked in words is only known when all programs have run
-                    team.wait()
-                    parts = read_parts(job.path)
-                    team.wait()
-    team.wait()
-    if team.rank == 0 and len(kept) < len(job.items):
-        whole = read_parts(job.path)
-        records = [kept.get(i) or make_record(facts_of(item, i), whole[i]) for i, item in enumerate(job.items)]
-        seconds = (before.header["seconds"] or 0.0) + time.perf_counter() - started
-        write_run(job.path, {**job.header, "seconds": round(seconds, 2)}, records)
+                shown.add(part, len(batch), len(prompts))
+            if signal():
+                raise StoppedEarlyError(signal())
+            team.wait()
+            parts = read_parts(job.path)  # of all processes: whose programs gave no answer is asked in words
+            team.wait()
+    if team.rank == 0:
+        seconds = round(time.perf_counter() - started, 2)
+        write_run(job.path, {**job.header, "seconds": seconds}, records_of(job, kept, parts))
     team.wait()
     return read_run(job.path)
+
+
+def records_of(job: Job, kept: Mapping[int, dict[str, Any]], parts: Parts) -> list[dict[str, Any]]:
+    """A record for every item: one that was there, or one made of what was written."""
+    missing = [i for i in range(len(job.items)) if i not in kept and i not in parts]
+    if missing:
+        raise InputError(
+            f"{len(missing)} items have no answer in {job.path}. All processes must write to the same disk; "
+            "the same command goes on with what is missing."
+        )
+    return [kept.get(i) or make_record(facts_of(item, i), parts[i]) for i, item in enumerate(job.items)]
 
 
 def pending(job: Job, kept: Mapping[int, Any], parts: Parts, part: str) -> dict[int, str]:
@@ -174,8 +182,8 @@ def dealt(prompts: Mapping[int, str], team: Team) -> dict[int, str]:
 
 def answered(
     job: Job, loaded: LoadedModel, part: str, prompts: Mapping[int, str], stopped: Callable[[], bool]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What the model writes to each prompt, and what its program prints."""
+) -> Iterator[dict[int, dict[str, Any]]]:
+    """What the model writes to each prompt, and what its program prints; batch by batch."""
     batches = _explained(
         answer_greedily(
             loaded.model,
@@ -192,7 +200,7 @@ def answered(
         facts = [{"prompt": prompts[i], **answer._asdict()} for i, answer in batch]
         if part == "program":
             facts = [{**one, **ran} for one, ran in zip(facts, run_answers([a for _, a in batch]), strict=True)]
-        yield from zip((i for i, _ in batch), facts, strict=True)
+        yield dict(zip((i for i, _ in batch), facts, strict=True))
 
 
 def _explained(batches: Iterator[Batch]) -> Iterator[Batch]:
@@ -229,19 +237,19 @@ def facts_of(item: Item, index: int) -> dict[str, Any]:
 class Shown:
     """Says how far this process is with a benchmark, and how long it will take."""
 
-    def __init__(self, job: Job, kept: int, progress: Progress | None) -> None:
+    def __init__(self, title: str, items: int, begun: int, progress: Progress | None) -> None:
         """Say where it begins."""
-        self.progress, self.title, self.counts = progress, job.task.title, dict.fromkeys(CUTS, 0)
+        self.progress, self.title, self.counts = progress, title, dict.fromkeys(CUTS, 0)
         self.started = self.last = time.perf_counter()
-        self._say(f"{len(job.items)} items" + (f", {kept} of them answered before" if kept else ""))
+        self._say(f"{items} items" + (f", {begun} of them begun before" if begun else ""))
 
-    def add(self, part: str, total: int) -> None:
-        """One more of the `total` that this process has to answer."""
-        self.counts[part] += 1
+    def add(self, part: str, count: int, total: int) -> None:
+        """Some more of the `total` that this process has to answer."""
+        self.counts[part] += count
         now, done = time.perf_counter(), self.counts[part]
         if now - self.last > 2 or done == total:
             self.last = now
-            left = (now - self.started) / sum(self.counts.values()) * (total - done)
+            left = (now - self.started) / max(sum(self.counts.values()), 1) * (total - done)
             self._say(f"{done} of {total} {NOUNS[part]}, {format_duration(left)} left")
 
     def _say(self, line: str) -> None:
