@@ -56,12 +56,20 @@ HUB = {
         {"problem": "Roots of $x^2=1$?", "solution": "…", "answer": "1, -1", "subject": "Algebra", "level": 2},
     ],
     "math": [
-        {"problem": "Half of $3$?", "level": "Level 1", "type": "Algebra", "solution": "It is $\\boxed{\\frac{3}{2}}.$"},
-        {"problem": "Roots of $x^2=1$?", "level": "Level 1", "type": "Algebra", "solution": "$\\boxed{1}, \\boxed{-1}$"},
+        {
+            "problem": "Half of $3$?",
+            "level": "Level 1",
+            "type": "Algebra",
+            "solution": "It is $\\boxed{\\frac{3}{2}}.$",
+        },
+        {
+            "problem": "Roots of $x^2=1$?",
+            "level": "Level 1",
+            "type": "Algebra",
+            "solution": "$\\boxed{1}, \\boxed{-1}$",
+        },
     ],
-    "svamp": [
-        {**row, "Answer": str(row["Answer"]), "question_concat": "…"} for row in LOCAL["svamp"][1]
-    ],
+    "svamp": [{**row, "Answer": str(row["Answer"]), "question_concat": "…"} for row in LOCAL["svamp"][1]],
     "sat": [
         {
             "query": f"Q: What is 2 {sign} 2? Answer Choices: (A)3 (B)4 (C)5 (D)6\nA: Among A through D, the answer is",

@@ -76,10 +76,7 @@ def test_task_reads_the_same_off_the_hub(tmp_path, hub, name):
 
 
 def test_options_are_written_one_way_whatever_the_row():
-    questions = {
-        name: load_row(name)
-        for name in ("aqua", "sat", "mmlu")
-    }
+    questions = {name: load_row(name) for name in ("aqua", "sat", "mmlu")}
     assert questions == {
         "aqua": "How far?\nAnswer Choices: (A) 1 km (B) 2 km (C) 3 (D) 4 (E) None of these",
         "sat": "What is 2 + 2?\nAnswer Choices: (A) 3 (B) 4 (C) 5 (D) 6",
