@@ -324,18 +324,17 @@ def _add_evaluate(commands: Any) -> None:
 
 
 def _run_evaluate(arguments: argparse.Namespace) -> None:
-    if arguments.report:
-        from delcore.benchmarks.report import write_report
-
-        write_report(arguments.report, arguments.out)
-        return
+    from delcore.benchmarks.records import find_runs
     from delcore.benchmarks.rescore import format_summaries, rescore, summarise
 
+    if arguments.report:
+        from delcore.benchmarks.report import write_report  # its tests come with it
+
+        write_report([run for path in arguments.report for run in find_runs(path)], arguments.out)
+        return
     if arguments.rescore:
         if arguments.out:
             raise InputError("`--rescore` writes into the folder of the run. Leave --out away.")
-        from delcore.benchmarks.records import find_runs
-
         runs = [rescore(path, _say) for path in find_runs(arguments.rescore)]
     else:
         runs = _evaluate(arguments)
@@ -344,16 +343,21 @@ def _run_evaluate(arguments: argparse.Namespace) -> None:
         _print(json.dumps(rows) if arguments.json else format_summaries(rows))
 
 
-def _evaluate(arguments: argparse.Namespace) -> list[Any]:
-    from delcore.benchmarks.runner import StoppedEarlyError, evaluate_model
+def _evaluation_config(arguments: argparse.Namespace, **fixed: Any) -> Any:
     from delcore.benchmarks.settings import EvaluationConfig
     from delcore.benchmarks.tasks import parse_benchmarks
-    from delcore.models import quiet_libraries
 
     names = [field.name for field in dataclasses.fields(EvaluationConfig) if hasattr(arguments, field.name)]
-    settings = {name: getattr(arguments, name) for name in names}
-    settings["style"] = arguments.style or ("pot" if arguments.run_programs else "cot")
-    config = EvaluationConfig(**settings, benchmarks=parse_benchmarks(arguments.benchmark, arguments.data_dir))
+    given = {name: getattr(arguments, name) for name in names}
+    return EvaluationConfig(**{**given, **fixed}, benchmarks=parse_benchmarks(arguments.benchmark, arguments.data_dir))
+
+
+def _evaluate(arguments: argparse.Namespace) -> list[Any]:
+    from delcore.benchmarks.runner import StoppedEarlyError, evaluate_model
+    from delcore.models import quiet_libraries
+
+    style = arguments.style or ("pot" if arguments.run_programs else "cot")
+    config = _evaluation_config(arguments, style=style)
     quiet_libraries()
     try:
         return evaluate_model(config, progress=_say)
@@ -367,7 +371,7 @@ def _evaluate(arguments: argparse.Namespace) -> list[Any]:
 
 
 def _add_bench(commands: Any) -> None:
-    parser = commands.add_parser("bench", help="measure what a loss or the training loop costs, as ratios")
+    parser = commands.add_parser("bench", help="measure what a loss, training or answering costs, as ratios")
     kinds = parser.add_subparsers(title="what", required=True, metavar="WHAT")
     loss = kinds.add_parser("loss", help="forward and backward of a loss against plain cross-entropy")
     loss.add_argument("--losses", default="mle,del,emo", help="names with commas, or all (default: %(default)s)")
@@ -381,7 +385,18 @@ def _add_bench(commands: Any) -> None:
     train = kinds.add_parser("train", help="the training loop against Hugging Face's Trainer")
     _add_settings(train, BENCH_SETTINGS, [])
     train.set_defaults(run=_run_bench_train)
-    for one in (loss, train):
+    generate = kinds.add_parser("generate", help="answers in batches against one prompt at a time")
+    generate.add_argument("--model", default="embedded", help="as in probe (default: %(default)s)")
+    generate.add_argument("--benchmark", default="arithmetic", metavar="NAME", help="one (default: %(default)s)")
+    generate.add_argument("--data-dir", type=Path, help="folder with the benchmark's file (default: from the hub)")
+    for name, default in (("--limit", 16), ("--batch-size", 16), ("--max-new-tokens", 64)):
+        generate.add_argument(
+            name, type=int, default=default, metavar="N", help="as in evaluate (default: %(default)s)"
+        )
+    generate.add_argument("--dtype", default="float32", help="of the weights (default: %(default)s)")
+    generate.add_argument("--device", default="auto", help="where to run (default: %(default)s)")
+    generate.set_defaults(run=_run_bench_generate)
+    for one in (loss, train, generate):
         one.add_argument("--rounds", type=int, default=7, help="rounds that count (default: %(default)s)")
         one.add_argument("--json", action="store_true", help="print the ratios as JSON")
 
@@ -412,6 +427,16 @@ def _run_bench_train(arguments: argparse.Namespace) -> None:
     quiet_libraries()
     result = bench_training(config, arguments.rounds, progress=_say)
     _print(json.dumps(result) if arguments.json else format_training(result))
+
+
+def _run_bench_generate(arguments: argparse.Namespace) -> None:
+    config = _evaluation_config(arguments)
+    from delcore.bench_generate import bench_generation, format_generation
+    from delcore.models import quiet_libraries
+
+    quiet_libraries()
+    result = bench_generation(config, arguments.rounds, progress=_say)
+    _print(json.dumps(result) if arguments.json else format_generation(result))
 
 
 # ---------------------------------------------------------------- dashboard

@@ -24,7 +24,7 @@ LEVELS = [
     {"saving"},
     {"train", "evaluate", "probe"},
     {"sweep", "bench_train", "studies", "benchmarks"},
-    {"analysis", "_card"},
+    {"analysis", "_card", "bench_generate"},
     {"plots"},
     {"family"},
     {"cli"},
