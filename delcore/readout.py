@@ -57,6 +57,18 @@ def read_digits(logits: Float[Tensor, "rows vocab"], vocab: DigitVocab) -> Digit
     )
 
 
+def prompt_ids(tokenizer: Any, prompt: str, *, special: bool = False) -> list[int]:
+    """Token ids of a prompt, without the end token that some tokenizers put behind every text.
+
+    Args:
+        tokenizer: a Hugging Face tokenizer.
+        prompt: any text.
+        special: whether "<|im_end|>" and its like in it are tokens rather than text.
+    """
+    ids = list(tokenizer(prompt, split_special_tokens=not special, verbose=False)["input_ids"])
+    return ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids
+
+
 @torch.inference_mode()
 def logits_after(model: Any, ids: Sequence[int], rows: Sequence[int]) -> Float[Tensor, "rows vocab"]:
     """Logits that follow some tokens of one text, in float64 on the CPU."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import StoppingCriteria, StoppingCriteriaList
 
 from delcore.benchmarks.prompts import Cut
-from delcore.readout import append_greedily
+from delcore.readout import append_greedily, prompt_ids
 
 Finish = Literal["end", "marker", "length", "prompt_too_long"]
 
@@ -62,7 +62,7 @@ def answer_greedily(
         context: tokens that prompt and answer may have together.
         stopped: asked after every token; once it says yes, the answers that are whole are yielded and nothing more.
     """
-    ids = {i: list(tokenizer(prompt, verbose=False)["input_ids"]) for i, prompt in prompts.items()}
+    ids = {i: prompt_ids(tokenizer, prompt) for i, prompt in prompts.items()}
     too_long = [i for i, tokens in ids.items() if not 0 < len(tokens) < context]
     if too_long:
         yield [(i, Answer("", 0, "prompt_too_long")) for i in too_long]

@@ -10,6 +10,7 @@ from delcore.benchmarks import generate
 from delcore.benchmarks.generate import Answer, answer_greedily
 from delcore.benchmarks.prompts import cut_after_program
 from delcore.models import load_model
+from delcore.readout import prompt_ids
 from tests.models_for_tests import tiny_loaded
 
 PROMPTS = dict(
@@ -112,10 +113,25 @@ def test_learned_positions_never_lie_beyond_the_context():
 
 def test_prompt_of_no_tokens_has_nothing_to_go_on():
     class Bare:
+        eos_token_id = 2
+
         def __call__(self, prompt, **_):
             return {"input_ids": []}
 
     assert collect(tiny_loaded()._replace(tokenizer=Bare()), {0: ""}) == {0: Answer("", 0, "prompt_too_long")}
+
+
+def test_end_token_behind_every_text_is_not_asked_with_and_one_spelled_out_is_text():
+    from tokenizers.processors import TemplateProcessing
+
+    plain, ending = tiny_loaded(), tiny_loaded()
+    template = TemplateProcessing(single="<|begin|> $A <|end|>", special_tokens=[("<|begin|>", 1), ("<|end|>", 2)])
+    ending.tokenizer.backend_tokenizer.post_processor = template
+    assert ending.tokenizer("12")["input_ids"][-1] == 2
+    assert collect(ending, PROMPTS) == collect(plain, PROMPTS)
+    plain.tokenizer.split_special_tokens = False
+    assert prompt_ids(plain.tokenizer, "1<|end|>2", special=True)[2] == 2
+    assert 2 not in prompt_ids(plain.tokenizer, "1<|end|>2")
 
 
 # ---------------------------------------------------------------- markers
