@@ -12,6 +12,13 @@ from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import entropy_nats
 
+PLAIN: dict[str, Any] = {
+    **{"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0, "no_repeat_ngram_size": 0},
+    **{"min_length": 0, "min_new_tokens": 0},
+}
+"""The most probable token each time, whatever a model's generation_config.json asks for: Qwen2.5-Instruct's, for one,
+has a repetition penalty, which would act without sampling too."""
+
 
 class DigitReadout(NamedTuple):
     """What some rows of logits say about digits; the first is [rows, 10], the others [rows].
@@ -103,9 +110,7 @@ def append_greedily(
         input_ids=rows,
         attention_mask=mask,
         max_new_tokens=max_new_tokens,
-        do_sample=False,
-        num_beams=1,
         pad_token_id=pad,
-        **generation,
+        **{**PLAIN, **generation},
     )
     return out[:, length:]

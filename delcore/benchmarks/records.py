@@ -192,13 +192,33 @@ def _replace(path: Path, text: str) -> None:
         scratch.unlink(missing_ok=True)
 
 
+def _lock(descriptor: int) -> bool:
+    """Lock a file until it is closed; False if another process holds it. Where there are no locks, none is taken."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        pass
+    return True
+
+
 class PartsFile:
     """What one process has finished, appended line by line; each line is on its way to the disk when `add` returns."""
 
     def __init__(self, path: Path, rank: int) -> None:
-        """Open the file of a process; of an earlier run's, a last line without end goes."""
+        """Open the file of a process; of an earlier run's, a last line without end goes.
+
+        Raises:
+            InputError: another run has it open.
+        """
         file = path / PARTS.replace("*", str(rank))
         self._file = file.open("a+b")
+        if not _lock(self._file.fileno()):
+            self._file.close()
+            raise InputError(f"Another process is at work on {path}. Wait for it, or name another --out.")
         self._file.seek(0)
         whole = self._file.read().rfind(b"\n") + 1
         self._file.truncate(whole)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from delcore.answers import equal_answers
 from delcore.benchmarks.generate import Answer, Batch, answer_greedily
 from delcore.benchmarks.prompts import CUTS, find_program, program_prompt
 from delcore.benchmarks.records import EvaluationRun, Parts, PartsFile, open_run, read_parts, read_run, write_run
@@ -61,11 +62,13 @@ def evaluate_model(
     progress = progress if team.rank == 0 else None
     if config.run_programs:
         check_sandbox()
+    if any(get_task(name).kind == "math" for name in config.benchmarks):
+        equal_answers("math", r"\frac{\sqrt{3}}{3}", r"\frac{1}{\sqrt{3}}")  # says here what it needs, not in the end
     items = {name: load_task(name, config.data_dir, config.limit) for name in config.benchmarks}
     model, tokenizer, card = loaded or load_model(config.model, trust_remote_code=config.trust_remote_code)
+    fingerprint = fingerprint_model(model)
     model = model.to(team.device, getattr(torch, config.dtype))
     torch.manual_seed(config.seed)
-    fingerprint = fingerprint_model(model)
     out = config.out or RUNS / (re.sub(r"[^\w.-]+", "-", card.name) + "-" + fingerprint[:8])
     jobs = []
     for name, asked in items.items():

@@ -70,6 +70,18 @@ def test_batched_tokens_equal_those_of_one_prompt_at_a_time(seed, batch_size, mo
         assert answers[i].output == loaded.tokenizer.decode(tokens, skip_special_tokens=True)
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [{"repetition_penalty": 9.0}, {"no_repeat_ngram_size": 1}, {"min_new_tokens": 9}, {"do_sample": True, "top_k": 3}],
+    ids=lambda setting: next(iter(setting)),
+)
+def test_models_own_generation_settings_change_nothing(setting):
+    loaded = tiny_loaded()
+    plain = collect(loaded, PROMPTS)
+    loaded.model.generation_config.update(**setting)
+    assert collect(loaded, PROMPTS) == plain
+
+
 def test_real_model_ends_by_itself_and_alike_in_any_batch():
     loaded = load_model("embedded")
     prompts = {a: f"{a} + {a} = " for a in (7, 23, 48)} | {99: "Ada has 12 apples and finds 30 more. Now Ada has "}

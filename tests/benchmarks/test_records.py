@@ -86,6 +86,14 @@ def test_damaged_line_in_the_middle_costs_only_its_item(tmp_path):
     assert list(read_parts(tmp_path)) == [0, 2]
 
 
+def test_two_runs_do_not_write_into_one_folder(tmp_path):
+    pytest.importorskip("fcntl", reason="there are no file locks")
+    with PartsFile(tmp_path, 0), pytest.raises(InputError, match="Another process is at work on"):
+        PartsFile(tmp_path, 0)
+    with PartsFile(tmp_path, 0) as file, PartsFile(tmp_path, 1):
+        file.add(0, "text", TEXT)
+
+
 def test_records_are_whole_or_as_they_were(tmp_path, monkeypatch):
     open_run(tmp_path, HEAD)
     write_run(tmp_path, HEAD, LINES)

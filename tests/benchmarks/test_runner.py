@@ -120,6 +120,16 @@ def test_fingerprint_is_that_of_the_weights_wherever_they_lie(tmp_path):
     assert fingerprint_model(loaded.model) != found
 
 
+def test_reading_latex_needs_its_package_before_the_first_answer(config, data, written, monkeypatch):
+    def missing():
+        raise InputError("Comparing LaTeX answers needs `math-verify`.")
+
+    monkeypatch.setattr("delcore.answers.equality._math_verify", missing)
+    with pytest.raises(InputError, match="needs `math-verify`"):
+        evaluate_model(dataclasses.replace(config, benchmarks=["math500"], data_dir=data), loaded=tiny_loaded())
+    assert not config.out.exists()
+
+
 # ---------------------------------------------------------------- going on
 
 
