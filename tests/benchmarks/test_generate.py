@@ -82,6 +82,13 @@ def test_models_own_generation_settings_change_nothing(setting):
     assert collect(loaded, PROMPTS) == plain
 
 
+def test_pad_token_that_is_the_end_token_changes_nothing():
+    plain, same = load_model("embedded"), load_model("embedded")
+    same.tokenizer.pad_token = same.tokenizer.eos_token
+    prompts = {a: f"{a} + {a} = " for a in (12, 23, 48)} | {99: "Ada has 12 apples and finds 30 more. Now Ada has "}
+    assert collect(same, prompts, context=2048) == collect(plain, prompts, context=2048)
+
+
 def test_real_model_ends_by_itself_and_alike_in_any_batch():
     loaded = load_model("embedded")
     prompts = {a: f"{a} + {a} = " for a in (7, 23, 48)} | {99: "Ada has 12 apples and finds 30 more. Now Ada has "}

@@ -270,6 +270,25 @@ def test_program_that_fails_is_followed_by_words(programs, monkeypatch):
     assert run.header["style"] == "pot"
 
 
+def test_every_ending_of_a_program_is_followed_by_the_next_item(programs, monkeypatch):
+    """Case B36: programs that read input or leave early; each of N items gets its record."""
+    endings = {
+        "print(input())": ("text", "asked_input"),
+        "print(5)\nexit()": ("program", "ok"),
+        "import sys\nprint(5)\nsys.exit(0)": ("program", "ok"),
+        "print(5)\nraise KeyboardInterrupt": ("text", "error"),
+        "import socket\nprint(socket.create_connection(('127.0.0.1', 9)))": ("text", "refused"),
+        "print('x' * 50_000_000)": ("text", "ok"),
+        "print(5)": ("program", "ok"),
+    }
+    sources = iter(endings)
+    scripted(monkeypatch, lambda prompt: next(sources) if "write a program" in prompt else "no idea")
+    config = dataclasses.replace(programs, benchmarks=["arithmetic"], limit=len(endings))
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    assert [(record["from"], record["outcome"]) for record in run.records] == list(endings.values())
+    assert run.finished
+
+
 def test_text_without_a_program_runs_nothing(programs, monkeypatch):
     scripted(monkeypatch, lambda prompt: "The answer is 5.")
     (run,) = evaluate_model(programs, loaded=tiny_loaded())
