@@ -97,6 +97,14 @@ def is_heldout(problem: str) -> bool:
     return zlib.crc32(problem.encode()) % 10 == 0
 
 
+def heldout_additions(*, either_way: bool = False) -> list[Sample]:
+    """Every two-digit addition that training never stated; with `either_way`, nor with its operands swapped."""
+    pairs = [(a, b) for a in range(10, 100) for b in range(10, 100) if is_heldout(f"{a}+{b}")]
+    if either_way:
+        pairs = [(a, b) for a, b in pairs if is_heldout(f"{b}+{a}")]
+    return [Sample(f"{a} + {b} = ", str(a + b), "addition") for a, b in pairs]
+
+
 def _operands(rng: random.Random, split: Split, sign: str, low: int, high: int) -> tuple[int, int]:
     while True:
         a, b = rng.randint(low, high), rng.randint(low, high)

@@ -1,4 +1,4 @@
-"""The command line: `delcore probe`, `train`, `sweep`, `bench`, `dashboard`.
+"""The command line: `delcore probe`, `train`, `sweep`, `evaluate`, `bench`, `dashboard`.
 
 Parsing loads nothing heavy; each command imports what it needs when it runs. Bad input is one line on standard
 error and exit code 2.
@@ -60,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_probe(commands)
     _add_train(commands)
     _add_sweep(commands)
+    _add_evaluate(commands)
     _add_bench(commands)
     _add_dashboard(commands)
     return parser
@@ -308,11 +309,80 @@ def _run_sweep(arguments: argparse.Namespace) -> None:
     _print(format_rows(sweep(base, parse_losses(arguments.losses), range(arguments.seeds), _say)))
 
 
+# ---------------------------------------------------------------- evaluate
+
+
+def _add_evaluate(commands: Any) -> None:
+    parser = commands.add_parser("evaluate", help="run a model on benchmarks, read its answers, report")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--benchmark", metavar="NAME[,NAME]|all", help="gsm8k, math, math500, …, arithmetic; all: seven")
+    what.add_argument("--rescore", type=Path, metavar="RUN", help="read the outputs of a run again, without a model")
+    what.add_argument("--report", type=Path, nargs="+", metavar="RUN", help="write a report on finished runs")
+    parser.add_argument("--model", default="embedded", help="as in probe (default: %(default)s)")
+    parser.add_argument("--data-dir", type=Path, help="folder with the benchmarks' files (default: from the hub)")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N items of each")
+    parser.add_argument("--out", type=Path, help="folder that gets a run per benchmark; the same command resumes it")
+    parser.add_argument("--run-programs", action="store_true", help="ask for programs and run them in a sandbox")
+    parser.add_argument("--style", help="cot: in words; pot: programs, words as a fallback (default with programs)")
+    parser.add_argument("--batch-size", type=int, default=16, metavar="N", help="prompts at a time (default: 16)")
+    parser.add_argument("--max-new-tokens", type=int, metavar="N", help="longest answer (default: the benchmark's)")
+    parser.add_argument("--dtype", default="float32", help="of the weights (default: %(default)s)")
+    parser.add_argument("--device", default="auto", help="where to run (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="recorded; greedy answers have nothing random")
+    parser.add_argument("--trust-remote-code", action="store_true", help="run Python files that come with the model")
+    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+    parser.set_defaults(run=_run_evaluate)
+
+
+def _run_evaluate(arguments: argparse.Namespace) -> None:
+    from delcore.benchmarks.records import find_runs
+    from delcore.benchmarks.rescore import format_summaries, rescore, summarise
+
+    if arguments.report:
+        from delcore.benchmarks.report import write_report  # its tests come with it
+
+        write_report([run for path in arguments.report for run in find_runs(path)], arguments.out)
+        return
+    if arguments.rescore:
+        if arguments.out:
+            raise InputError("`--rescore` writes into the folder of the run. Leave --out away.")
+        runs = [rescore(path, _say) for path in find_runs(arguments.rescore)]
+    else:
+        runs = _evaluate(arguments)
+    if process_rank() == 0:
+        rows = [summarise(run) for run in runs]
+        _print(json.dumps(rows) if arguments.json else format_summaries(rows))
+
+
+def _evaluation_config(arguments: argparse.Namespace, **fixed: Any) -> Any:
+    from delcore.benchmarks.settings import EvaluationConfig
+    from delcore.benchmarks.tasks import parse_benchmarks
+
+    names = [field.name for field in dataclasses.fields(EvaluationConfig) if hasattr(arguments, field.name)]
+    given = {name: getattr(arguments, name) for name in names}
+    return EvaluationConfig(**{**given, **fixed}, benchmarks=parse_benchmarks(arguments.benchmark, arguments.data_dir))
+
+
+def _evaluate(arguments: argparse.Namespace) -> list[Any]:
+    from delcore.benchmarks.runner import StoppedEarlyError, evaluate_model
+    from delcore.models import quiet_libraries
+
+    style = arguments.style or ("pot" if arguments.run_programs else "cot")
+    config = _evaluation_config(arguments, style=style)
+    quiet_libraries()
+    try:
+        return evaluate_model(config, progress=_say)
+    except StoppedEarlyError as stopped:
+        if process_rank() == 0:
+            _say("Stopped; what is finished is kept, and the same command goes on from there.")
+        raise StoppedError(*stopped.args) from None
+
+
 # ---------------------------------------------------------------- bench
 
 
 def _add_bench(commands: Any) -> None:
-    parser = commands.add_parser("bench", help="measure what a loss or the training loop costs, as ratios")
+    parser = commands.add_parser("bench", help="measure what a loss, training or answering costs, as ratios")
     kinds = parser.add_subparsers(title="what", required=True, metavar="WHAT")
     loss = kinds.add_parser("loss", help="forward and backward of a loss against plain cross-entropy")
     loss.add_argument("--losses", default="mle,del,emo", help="names with commas, or all (default: %(default)s)")
@@ -326,7 +396,18 @@ def _add_bench(commands: Any) -> None:
     train = kinds.add_parser("train", help="the training loop against Hugging Face's Trainer")
     _add_settings(train, BENCH_SETTINGS, [])
     train.set_defaults(run=_run_bench_train)
-    for one in (loss, train):
+    generate = kinds.add_parser("generate", help="answers in batches against one prompt at a time")
+    generate.add_argument("--model", default="embedded", help="as in probe (default: %(default)s)")
+    generate.add_argument("--benchmark", default="arithmetic", metavar="NAME", help="one (default: %(default)s)")
+    generate.add_argument("--data-dir", type=Path, help="folder with the benchmark's file (default: from the hub)")
+    for name, default in (("--limit", 16), ("--batch-size", 16), ("--max-new-tokens", 64)):
+        generate.add_argument(
+            name, type=int, default=default, metavar="N", help="as in evaluate (default: %(default)s)"
+        )
+    generate.add_argument("--dtype", default="float32", help="of the weights (default: %(default)s)")
+    generate.add_argument("--device", default="auto", help="where to run (default: %(default)s)")
+    generate.set_defaults(run=_run_bench_generate)
+    for one in (loss, train, generate):
         one.add_argument("--rounds", type=int, default=7, help="rounds that count (default: %(default)s)")
         one.add_argument("--json", action="store_true", help="print the ratios as JSON")
 
@@ -357,6 +438,16 @@ def _run_bench_train(arguments: argparse.Namespace) -> None:
     quiet_libraries()
     result = bench_training(config, arguments.rounds, progress=_say)
     _print(json.dumps(result) if arguments.json else format_training(result))
+
+
+def _run_bench_generate(arguments: argparse.Namespace) -> None:
+    config = _evaluation_config(arguments)
+    from delcore.bench_generate import bench_generation, format_generation
+    from delcore.models import quiet_libraries
+
+    quiet_libraries()
+    result = bench_generation(config, arguments.rounds, progress=_say)
+    _print(json.dumps(result) if arguments.json else format_generation(result))
 
 
 # ---------------------------------------------------------------- dashboard

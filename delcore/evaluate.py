@@ -13,7 +13,7 @@ from delcore.arithmetic import LAWS, READINGS, Reading, Sample
 from delcore.data import Encoded, align, collate, encode_sample, pad_id
 from delcore.digits import DigitVocab, place_weight
 from delcore.models import LoadedModel
-from delcore.readout import read_digits, write_greedily
+from delcore.readout import prompt_ids, read_digits, write_greedily
 
 BATCH = 64
 LOGIT_BYTES = 256 * 2**20
@@ -42,7 +42,7 @@ def measure_exact_match(loaded: LoadedModel, samples: Sequence[Sample]) -> Exact
     correct = 0
     for chunk in _chunks(samples, BATCH):
         room = 1 + max(len(tokenizer(sample.response, add_special_tokens=False)["input_ids"]) for sample in chunk)
-        prompts = [tokenizer(sample.prompt, verbose=False)["input_ids"] for sample in chunk]
+        prompts = [prompt_ids(tokenizer, sample.prompt, special=sample.rendered) for sample in chunk]
         texts = write_greedily(model, tokenizer, prompts, room)
         correct += sum(text.strip() == sample.response.strip() for sample, text in zip(chunk, texts, strict=True))
     return ExactMatch(correct, len(samples))

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from delcore._card import SMALLEST_WAY_NATS, format_card
-from delcore.arithmetic import LAWS, Sample, arithmetic_sample, is_heldout
+from delcore.arithmetic import LAWS, arithmetic_sample, heldout_additions
 from delcore.config import TrainConfig
 from delcore.equilibria import Equilibrium, equilibrium
 from delcore.evaluate import ReadingMeasure, measure_digits, measure_exact_match, measure_readings
@@ -116,14 +116,6 @@ def tokens_per_digit(samples: int = 20_000) -> float:
     responses = [arithmetic_sample(i, TUNE.seed).response for i in range(samples)]
     digits = sum(character.isdigit() for text in responses for character in text)
     return (sum(map(len, responses)) + len(responses)) / digits  # one end token a response
-
-
-def heldout_additions(*, either_way: bool = False) -> list[Sample]:
-    """Every two-digit addition that training never stated; with `either_way`, nor with its operands swapped."""
-    pairs = [(a, b) for a in range(10, 100) for b in range(10, 100) if is_heldout(f"{a}+{b}")]
-    if either_way:
-        pairs = [(a, b) for a, b in pairs if is_heldout(f"{b}+{a}")]
-    return [Sample(f"{a} + {b} = ", str(a + b), "addition") for a, b in pairs]
 
 
 def measure_member(

@@ -12,7 +12,7 @@ from torch import Tensor
 from delcore.digits import DigitVocab, digit_places, place_of_next, place_weight
 from delcore.errors import InputError
 from delcore.models import LoadedModel
-from delcore.readout import logits_after, read_digits, write_greedily
+from delcore.readout import logits_after, prompt_ids, read_digits, write_greedily
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,7 @@ def encode_prompt(model: Any, tokenizer: Any, prompt: str, continuation: str = "
         (prompt + continuation).encode()
     except UnicodeEncodeError as error:
         raise InputError(f"The prompt is no valid text: character {error.start + 1} is half of a pair.") from error
-    ids = list(tokenizer(prompt, verbose=False)["input_ids"])
-    if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id:
-        ids = ids[:-1]
+    ids = prompt_ids(tokenizer, prompt, special=True)
     start = len(ids)
     if continuation:
         ids += tokenizer(continuation, add_special_tokens=False, verbose=False)["input_ids"]

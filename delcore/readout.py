@@ -4,13 +4,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from delcore.data import pad_id
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import entropy_nats
+
+PLAIN: dict[str, Any] = {
+    **{"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0, "no_repeat_ngram_size": 0},
+    **{"min_length": 0, "min_new_tokens": 0},
+}
+"""The most probable token each time, whatever a model's generation_config.json asks for: Qwen2.5-Instruct's, for one,
+has a repetition penalty, which would act without sampling too."""
 
 
 class DigitReadout(NamedTuple):
@@ -57,6 +64,18 @@ def read_digits(logits: Float[Tensor, "rows vocab"], vocab: DigitVocab) -> Digit
     )
 
 
+def prompt_ids(tokenizer: Any, prompt: str, *, special: bool = False) -> list[int]:
+    """Token ids of a prompt, without the end token that some tokenizers put behind every text.
+
+    Args:
+        tokenizer: a Hugging Face tokenizer.
+        prompt: any text.
+        special: whether "<|im_end|>" and its like in it are tokens rather than text.
+    """
+    ids = list(tokenizer(prompt, split_special_tokens=not special, verbose=False)["input_ids"])
+    return ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids
+
+
 @torch.inference_mode()
 def logits_after(model: Any, ids: Sequence[int], rows: Sequence[int]) -> Float[Tensor, "rows vocab"]:
     """Logits that follow some tokens of one text, in float64 on the CPU."""
@@ -64,11 +83,18 @@ def logits_after(model: Any, ids: Sequence[int], rows: Sequence[int]) -> Float[T
     return model(input_ids=batch, use_cache=False).logits[0, list(rows)].double().cpu()
 
 
+def write_greedily(model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[str]:
+    """The greedy continuation of each tokenised prompt as text, up to its end token; otherwise as `append_greedily`."""
+    new = append_greedily(model, tokenizer, prompts, max_new_tokens)
+    texts: list[str] = tokenizer.batch_decode(new, skip_special_tokens=True)
+    return texts
+
+
 @torch.inference_mode()
-def write_greedily(
+def append_greedily(
     model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], max_new_tokens: int, **generation: Any
-) -> list[str]:
-    """The greedy continuation of each tokenised prompt, up to its end token; prompts are padded on the left.
+) -> Int[Tensor, "prompts new"]:
+    """The tokens that follow each tokenised prompt; prompts are padded on the left, what has ended on the right.
 
     Args:
         model: a causal language model.
@@ -84,10 +110,7 @@ def write_greedily(
         input_ids=rows,
         attention_mask=mask,
         max_new_tokens=max_new_tokens,
-        do_sample=False,
-        num_beams=1,
         pad_token_id=pad,
-        **generation,
+        **{**PLAIN, **generation},
     )
-    texts: list[str] = tokenizer.batch_decode(out[:, length:], skip_special_tokens=True)
-    return texts
+    return out[:, length:]

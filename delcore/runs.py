@@ -155,7 +155,7 @@ class MetricsLog:
             self.say(
                 f"step {step}/{self.config.steps}  cross-entropy {line['cross_entropy']:.4f}  "
                 f"digit term {line['digit_term']:.4f}  digit accuracy {line['digit_accuracy'] or 0:.1%}  "
-                f"{line['tokens_per_second']:,.0f} tokens/s  {_duration(left)} left"
+                f"{line['tokens_per_second']:,.0f} tokens/s  {format_duration(left)} left"
             )
 
     def pending(self) -> list[list[float]]:
@@ -209,7 +209,8 @@ class MetricsLog:
             self.progress(line)
 
 
-def _duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
+    """Hours and minutes, or minutes and seconds."""
     hours, minutes = divmod(int(seconds) // 60, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds % 60:02.0f} s"
 

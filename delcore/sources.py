@@ -151,14 +151,14 @@ def _read_lines(file: TextIO, path: Path) -> Rows:
     rows, numbers = [], []
     for number, line in enumerate(file, 1):
         if line.strip():
-            rows.append(trim_row(_parse_json(line, f"{path}, line {number}")))
+            rows.append(trim_row(parse_json(line, f"{path}, line {number}")))
             numbers.append(number)
     return _listed(rows, lambda i: f"{path}, line {numbers[i]}")
 
 
 def _read_list(file: TextIO, path: Path) -> Rows:
     """One JSON list of rows."""
-    rows = [trim_row(row) for row in _parse_json(file.read(), str(path))]
+    rows = [trim_row(row) for row in parse_json(file.read(), str(path))]
     return _listed(rows, lambda i: f"{path}, row {i + 1}")
 
 
@@ -166,16 +166,21 @@ def _listed(rows: list[Any], where: Callable[[int], str]) -> Rows:
     return Rows(len(rows), where, lambda start, stop: rows[start:stop])
 
 
-def _parse_json(text: str, where: str) -> Any:
+def parse_json(text: str, where: str, *, remedy: str = "Mend or drop it.") -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        InputError: it is none, or holds text that cannot be used; begins with `where`, ends with `remedy`.
+    """
     try:
         value = json.loads(text)
         if "\\u" in text:
             check_text(value)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}" if "\n" in text.strip() else f"column {error.colno}"
-        raise InputError(f"{where}: not valid JSON ({error.msg} at {place}). Mend or drop it.") from error
+        raise InputError(f"{where}: not valid JSON ({error.msg} at {place}). {remedy}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: cannot be used ({error}). Mend or drop it.") from error
+        raise InputError(f"{where}: cannot be used ({error}). {remedy}") from error
     return value
 
 
@@ -238,7 +243,22 @@ def _data_files(path: Path) -> Iterator[Path]:
 
 
 def _read_set(name: str, config: str | None, split: str, *, local: bool) -> Rows:
-    """Whatever `datasets` can open: a folder, or a set of the hub or of its cache."""
+    data = open_set(name, config, split, local=local)
+    data = data.select_columns(_used(data.column_names))
+
+    def chunk(start: int, stop: int) -> list[dict[str, Any]]:
+        columns = data[start:stop]
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    return Rows(len(data), lambda i: f"{name} ({split}), row {i + 1}", chunk)
+
+
+def open_set(name: str, config: str | None, split: str, *, local: bool = False) -> Any:
+    """Whatever `datasets` can open: a folder, or a set of the hub or of its cache.
+
+    Raises:
+        InputError: why it cannot be opened, and what to do.
+    """
     try:
         import datasets
     except ImportError:
@@ -247,15 +267,7 @@ def _read_set(name: str, config: str | None, split: str, *, local: bool) -> Rows
     try:
         with quiet_datasets(datasets, local=local):
             if saved:  # by `save_to_disk`
-                data = datasets.load_from_disk(str(saved[0]))
-            else:
-                data = datasets.load_dataset(name, config, split=split)
+                return datasets.load_from_disk(str(saved[0]))
+            return datasets.load_dataset(name, config, split=split)
     except Exception as error:  # whatever the parser of a format raises
         raise InputError(explain_set_error(error, name, config, split)) from error
-    data = data.select_columns(_used(data.column_names))
-
-    def chunk(start: int, stop: int) -> list[dict[str, Any]]:
-        columns = data[start:stop]
-        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-    return Rows(len(data), lambda i: f"{name} ({split}), row {i + 1}", chunk)

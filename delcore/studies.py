@@ -25,7 +25,7 @@ from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.intervals import Interval, bootstrap_ratio
 from delcore.models import ADAPTER_RECORD, LoadedModel, load_model, read_record
 from delcore.prepare import is_finished
-from delcore.readout import write_greedily
+from delcore.readout import prompt_ids, write_greedily
 from delcore.recipes import config_from
 from delcore.sources import load_samples
 from delcore.train import finetune
@@ -137,7 +137,7 @@ def _written(file: Path, loaded: LoadedModel, samples: Sequence[Sample]) -> list
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     done = {row["index"]: row["text"] for row in map(json.loads, lines)}
     model, tokenizer, _ = loaded
-    prompts = {i: tokenizer(sample.prompt)["input_ids"] for i, sample in enumerate(samples) if i not in done}
+    prompts = {i: prompt_ids(tokenizer, sample.prompt) for i, sample in enumerate(samples) if i not in done}
     order = sorted(prompts, key=lambda i: len(prompts[i]))
     with file.open("a", encoding="utf-8") as stream:
         for start in range(0, len(order), BATCH):

@@ -20,7 +20,7 @@ from delcore.models import EMBEDDED_NAMES
 from tests import tokenizers_for_tests as tokenizers
 from tests.models_for_tests import copy_of, save_tiny
 
-COMMANDS = ("probe", "train", "sweep", "bench", "dashboard")
+COMMANDS = ("probe", "train", "sweep", "evaluate", "bench", "dashboard")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 from delcore import load_model
 from delcore._card import ENOUGH, SMALLEST_WAY_NATS, format_card
-from delcore.arithmetic import LAWS, READINGS, is_heldout
+from delcore.arithmetic import LAWS, READINGS, heldout_additions, is_heldout
 from delcore.evaluate import measure_exact_match, measure_readings
 from delcore.family import (
     BASE,
@@ -17,7 +17,6 @@ from delcore.family import (
     TUNE,
     _recipe,
     equilibrium_of,
-    heldout_additions,
     measure_member,
     measure_way,
     tokens_per_digit,

@@ -1,0 +1,237 @@
+"""A run folder: `evaluation.json` says what was run, `records.jsonl` what came of each item.
+
+While a run is under way each process appends what is finished to a `parts-N.jsonl` of its own, line by line; when all
+is done the records are made of them and the parts go. A line that was cut short is dropped, and its item done again.
+A finished folder is replaced file by file, never written in place.
+"""
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from delcore.checkpoints import write_synced
+from delcore.errors import InputError
+
+FORMAT = 1
+HEADER = "evaluation.json"
+RECORDS = "records.jsonl"
+PARTS = "parts-*.jsonl"
+
+HEADER_FIELDS = (
+    *("format", "task", "task_version", "style", "model", "model_source", "model_fingerprint", "settings", "seed"),
+    *("versions", "data_sha256", "items", "seconds"),
+)
+RECORD_FIELDS = (
+    *("index", "id", "prompt", "output", "tokens", "finish", "kind", "strict", "flexible", "gold"),
+    *("correct_strict", "correct_flexible", "from", "outcome"),
+)
+SAME = ("task", "task_version", "style", "model_fingerprint", "seed", "data_sha256", "items", "settings")
+"""What a run that goes on must share with the one that began."""
+
+FREE_SETTINGS = ("batch_size",)
+"""Settings that change how fast a run goes, not what it says."""
+
+Parts = dict[int, dict[str, dict[str, Any]]]
+"""Of each item by its index: "text" and "program", as `scoring.make_record` takes them."""
+
+
+class EvaluationRun(NamedTuple):
+    """One run folder as it stands.
+
+    Args:
+        path: the folder.
+        header: evaluation.json.
+        records: those that are there, by index.
+    """
+
+    path: Path
+    header: dict[str, Any]
+    records: list[dict[str, Any]]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every item has a record."""
+        return len(self.records) == self.header["items"]
+
+
+# ---------------------------------------------------------------- reading
+
+
+def find_runs(path: Path) -> list[Path]:
+    """The run folder itself, or those right below it.
+
+    Raises:
+        InputError: there is none.
+    """
+    if (path / HEADER).is_file():
+        return [path]
+    found = sorted(file.parent for file in path.glob(f"*/{HEADER}"))
+    if not found:
+        raise InputError(f"{path} holds no {HEADER}, and neither does a folder in it. Name a folder of --out.")
+    return found
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """evaluation.json of a run folder.
+
+    Raises:
+        InputError: it cannot be read, is of another format, or lacks something.
+    """
+    file = path / HEADER
+    try:
+        header = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} holds no {HEADER}. Name a folder of --out.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read: {error}. Remove the folder, or take it from its origin.") from error
+    found = header.get("format") if isinstance(header, dict) else None
+    if found != FORMAT:
+        raise InputError(
+            f"{file} is of format {found!r}, and this delcore reads format {FORMAT}. "
+            f"Read it with the delcore that wrote it{_writer(header)}, or run the evaluation again."
+        )
+    if missing := [name for name in HEADER_FIELDS if name not in header]:
+        raise InputError(f"{file} lacks {', '.join(missing)}. Run the evaluation again.")
+    return header
+
+
+def _writer(header: Any) -> str:
+    versions = header.get("versions") if isinstance(header, dict) else None
+    return f" ({versions['delcore']})" if isinstance(versions, dict) and "delcore" in versions else ""
+
+
+def read_run(path: Path) -> EvaluationRun:
+    """A run folder with its records; one that is still under way may have none.
+
+    Raises:
+        InputError: the header is not to be read, or a record is damaged.
+    """
+    header, file = read_header(path), path / RECORDS
+    lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.is_file() else []
+    records = []
+    for number, line in enumerate(lines, 1):
+        record = _parse(line)
+        if record is None or not all(name in record for name in RECORD_FIELDS):
+            raise InputError(f"{file}, line {number}: no whole record. Take the folder from its origin.")
+        records.append(record)
+    return EvaluationRun(path, header, sorted(records, key=lambda record: record["index"]))
+
+
+def read_parts(path: Path) -> Parts:
+    """What an unfinished run has finished; damaged last lines are left out."""
+    parts: Parts = defaultdict(dict)
+    for file in sorted(path.glob(PARTS)):
+        for line in file.read_bytes().split(b"\n")[:-1]:
+            if (found := _parse(line)) is not None:
+                parts[found.pop("index")][found.pop("part")] = found
+    return dict(parts)
+
+
+def _parse(line: str | bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and "index" in value else None
+
+
+# ---------------------------------------------------------------- writing
+
+
+def open_run(path: Path, header: Mapping[str, Any]) -> None:
+    """Make the folder of a run, or go on with the one that is there; every process may call it.
+
+    Raises:
+        InputError: the folder holds a run of other settings, or something else.
+    """
+    if (path / HEADER).is_file():
+        check_same(path, read_header(path), header)
+        return
+    if path.is_dir() and any(file.name != HEADER and not file.name.startswith(f".{HEADER}") for file in path.iterdir()):
+        raise InputError(f"`--out` {path} holds other files and no {HEADER}. Name another folder.")
+    path.mkdir(parents=True, exist_ok=True)
+    write_header(path, header)
+
+
+def check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Refuse to go on with a run of other settings; the message names the first that differ."""
+    was, now = _comparable(old), _comparable(new)
+    differing = [name for name in now if was.get(name) != now[name]]
+    if differing:
+        shown = "; ".join(f"{name} was {was.get(name)!r} and is {now[name]!r}" for name in differing[:3])
+        raise InputError(f"`--out` {path} holds another run: {shown}. Name another folder, or the same settings.")
+
+
+def _comparable(header: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {key: value for key, value in header["settings"].items() if key not in FREE_SETTINGS}
+    return {**{name: header[name] for name in SAME if name != "settings"}, **settings}
+
+
+def write_header(path: Path, header: Mapping[str, Any]) -> None:
+    """Replace evaluation.json."""
+    _replace(path / HEADER, json.dumps(header, indent=1) + "\n")
+
+
+def write_run(path: Path, header: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> None:
+    """Replace records and header, and drop the parts."""
+    _replace(path / RECORDS, "".join(json.dumps(record) + "\n" for record in records))
+    write_header(path, header)
+    for file in path.glob(PARTS):
+        file.unlink()
+
+
+def _replace(path: Path, text: str) -> None:
+    scratch = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        write_synced(scratch, lambda file: file.write(text.encode()))
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file until it is closed; False if another process holds it. Where there are no locks, none is taken."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        pass
+    return True
+
+
+class PartsFile:
+    """What one process has finished, appended line by line; each line is on its way to the disk when `add` returns."""
+
+    def __init__(self, path: Path, rank: int) -> None:
+        """Open the file of a process; of an earlier run's, a last line without end goes.
+
+        Raises:
+            InputError: another run has it open.
+        """
+        file = path / PARTS.replace("*", str(rank))
+        self._file = file.open("a+b")
+        if not _lock(self._file.fileno()):
+            self._file.close()
+            raise InputError(f"Another process is at work on {path}. Wait for it, or name another --out.")
+        self._file.seek(0)
+        whole = self._file.read().rfind(b"\n") + 1
+        self._file.truncate(whole)
+
+    def __enter__(self) -> "PartsFile":
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self._file.close()
+
+    def add(self, index: int, part: str, facts: Mapping[str, Any]) -> None:
+        """Append one part of one item."""
+        self._file.write(json.dumps({"index": index, "part": part, **facts}).encode() + b"\n")
+        self._file.flush()

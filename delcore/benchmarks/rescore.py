@@ -1,0 +1,71 @@
+"""Reading a run's outputs again, and the short table of a run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from delcore.benchmarks.records import EvaluationRun, read_run, write_run
+from delcore.benchmarks.scoring import remake_record
+from delcore.benchmarks.settings import installed_versions
+from delcore.benchmarks.tasks import get_task
+from delcore.errors import InputError
+from delcore.runs import Progress
+
+
+def rescore(path: Path, progress: Progress | None = None) -> EvaluationRun:
+    """Read the outputs of a run again, without a model, and replace its records.
+
+    What programs printed is read again too; they are not run. The header gains "rescored_with", the versions that read.
+
+    Raises:
+        InputError: no such run, one that is not finished, or records that cannot be read.
+    """
+    run = read_run(path)
+    if not run.finished:
+        raise InputError(
+            f"{path} has {len(run.records)} of {run.header['items']} records, so it is not finished. "
+            "Go on with the command that began it."
+        )
+    task = get_task(run.header["task"])
+    if progress and run.header["task_version"] != task.version:
+        progress(
+            f"{path} asked version {run.header['task_version']} of {task.title}; this delcore has {task.version}. "
+            "Prompts and right answers stay as they were."
+        )
+    records = [remake_record(record) for record in run.records]
+    header = {**run.header, "rescored_with": installed_versions()}
+    write_run(path, header, records)
+    return EvaluationRun(path, header, records)
+
+
+# ---------------------------------------------------------------- the table
+
+
+def summarise(run: EvaluationRun) -> dict[str, Any]:
+    """A run in one row; shares are of all its items, from 0 to 1."""
+
+    def share(hits: Sequence[bool]) -> float:
+        return sum(hits) / len(hits)
+
+    return {
+        "task": run.header["task"],
+        "items": len(run.records),
+        "strict": share([record["correct_strict"] for record in run.records]),
+        "flexible": share([record["correct_flexible"] for record in run.records]),
+        "unread": share([record["flexible"] is None for record in run.records]),
+        "seconds": run.header["seconds"],
+        "path": str(run.path),
+    }
+
+
+def format_summaries(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as a table for people."""
+    width = max(len("task"), *(len(row["task"]) for row in rows))
+    lines = [f"{'task':<{width}}  {'n':>5}  strict %  flexible %  unread %  seconds"]
+    for row in rows:
+        strict, flexible, unread = (100 * row[name] for name in ("strict", "flexible", "unread"))
+        seconds = "–" if row["seconds"] is None else f"{row['seconds']:.1f}"
+        lines.append(
+            f"{row['task']:<{width}}  {row['items']:>5}  {strict:8.1f}  {flexible:10.1f}  {unread:8.1f}  {seconds:>7}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,93 @@
+"""Rows of benchmark files and of benchmark sets on the hub; what is not as it should be is named with its line."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from delcore.errors import InputError
+from delcore.sources import open_set, parse_json
+
+REMEDY = "The file may be cut or changed; fetch it again."
+
+
+class Row(NamedTuple):
+    """One row of a benchmark.
+
+    Args:
+        fields: name to value.
+        where: how an error names it.
+    """
+
+    fields: Mapping[str, Any]
+    where: str
+
+
+class HubSet(NamedTuple):
+    """Where a benchmark lies on the hub.
+
+    Args:
+        name: of the set.
+        configs: its configurations, one after the other.
+        split: as `datasets` writes it, such as "train+test".
+    """
+
+    name: str
+    configs: tuple[str | None, ...]
+    split: str = "test"
+
+
+def read_file(path: Path) -> Iterator[Row]:
+    """The rows of a .jsonl file, one a line, or of a .json file, which holds one list.
+
+    Raises:
+        InputError: no such file, no UTF-8, an empty or cut line, no list, or a row that is no object.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist. Check `--data-dir`.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as UTF-8 text: {error}. {REMEDY}") from error
+    for value, where in _lines(text, path) if path.suffix == ".jsonl" else _list(text, path):
+        if not isinstance(value, dict):
+            raise InputError(f"{where}: must be a JSON object; got {type(value).__name__}. {REMEDY}")
+        yield Row(value, where)
+
+
+def _lines(text: str, path: Path) -> Iterator[tuple[Any, str]]:
+    lines = text.split("\n")  # not `splitlines`: U+2028 may stand inside a JSON text
+    if lines[-1] == "":
+        lines.pop()
+    if not lines:
+        raise InputError(f"{path} is empty. {REMEDY}")
+    for number, line in enumerate(lines, 1):
+        where = f"{path}, line {number}"
+        if not line.strip():
+            raise InputError(f"{where}: empty. {REMEDY}")
+        yield parse_json(line, where, remedy=REMEDY), where
+
+
+def _list(text: str, path: Path) -> Iterator[tuple[Any, str]]:
+    if not text.strip():
+        raise InputError(f"{path} is empty. {REMEDY}")
+    rows = parse_json(text, str(path), remedy=REMEDY)
+    if not isinstance(rows, list) or not rows:
+        raise InputError(f"{path} must hold a JSON list of rows. {REMEDY}")
+    for number, row in enumerate(rows, 1):
+        yield row, f"{path}, row {number}"
+
+
+def read_hub(source: HubSet) -> Iterator[Row]:
+    """The rows of a set of the hub.
+
+    Raises:
+        InputError: it cannot be fetched; the message says why, and names `--data-dir`.
+    """
+    for config in source.configs:
+        place = f"{source.name}, {config or 'its one configuration'} ({source.split})"
+        try:
+            data = open_set(source.name, config, source.split)
+        except InputError as error:
+            raise InputError(f"{error} Or name a folder of benchmark files with --data-dir.") from error
+        for number, fields in enumerate(data, 1):
+            yield Row(fields, f"{place}, row {number}")

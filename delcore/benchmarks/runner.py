@@ -1,0 +1,260 @@
+"""Running a model on benchmarks, one run folder for each: load, answer, run programs, read, record.
+
+    delcore evaluate --model embedded --benchmark arithmetic
+    accelerate launch --num_processes 4 -m delcore evaluate --model … --benchmark gsm8k --out runs/qwen
+
+With several processes the items are dealt out, each process keeps what it has finished in a file of its own, and the
+main one makes the records of them.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from delcore.answers import equal_answers
+from delcore.benchmarks.generate import Answer, Batch, answer_greedily
+from delcore.benchmarks.prompts import CUTS, find_program, program_prompt
+from delcore.benchmarks.records import EvaluationRun, Parts, PartsFile, open_run, read_parts, read_run, write_run
+from delcore.benchmarks.scoring import make_record, score_program
+from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model, make_header
+from delcore.benchmarks.tasks import Item, Task, get_task, load_task
+from delcore.errors import InputError
+from delcore.memory import is_out_of_memory
+from delcore.models import LoadedModel, load_model
+from delcore.prepare import pick_device
+from delcore.programs import check_sandbox, run_programs
+from delcore.runs import Progress, format_duration
+from delcore.train import StopRequests
+
+PROGRAM_WORKERS = 4
+RUNS = Path("runs", "evaluate")
+NOUNS = {"text": "answers", "program": "programs"}
+
+
+class StoppedEarlyError(Exception):
+    """A signal ended the run; what was finished is kept. The first argument is the signal."""
+
+
+def evaluate_model(
+    config: EvaluationConfig, *, loaded: LoadedModel | None = None, progress: Progress | None = None
+) -> list[EvaluationRun]:
+    """Run a model on benchmarks; what is in `config.out` already is not run again.
+
+    Ctrl-C and SIGTERM end it after the token at hand; the same command goes on from there.
+
+    Args:
+        config: the run.
+        loaded: a model in place of `config.model`.
+        progress: called with one line of text from time to time.
+
+    Raises:
+        InputError: anything in `config` that cannot be used, files that are not as they should be, or an `out` with
+            other settings in it. All of it is found before the first answer.
+        StoppedEarlyError: a signal came.
+    """
+    team = Team(config.device)
+    progress = progress if team.rank == 0 else None
+    if config.run_programs:
+        check_sandbox()
+    if any(get_task(name).kind == "math" for name in config.benchmarks):
+        equal_answers("math", r"\frac{\sqrt{3}}{3}", r"\frac{1}{\sqrt{3}}")  # says here what it needs, not in the end
+    items = {name: load_task(name, config.data_dir, config.limit) for name in config.benchmarks}
+    model, tokenizer, card = loaded or load_model(config.model, trust_remote_code=config.trust_remote_code)
+    fingerprint = fingerprint_model(model)
+    model = model.to(team.device, getattr(torch, config.dtype))
+    torch.manual_seed(config.seed)
+    out = config.out or RUNS / (re.sub(r"[^\w.-]+", "-", card.name) + "-" + fingerprint[:8])
+    jobs = []
+    for name, asked in items.items():
+        task = get_task(name)
+        header = make_header(config, task, asked, LoadedModel(model, tokenizer, card), fingerprint, team.size)
+        open_run(out / name, header)
+        jobs.append(Job(config, task, asked, out / name, header))
+    team.wait()
+    with StopRequests() as stop:
+        return [run_job(job, LoadedModel(model, tokenizer, card), team, progress, lambda: stop.signal) for job in jobs]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One benchmark of a run."""
+
+    config: EvaluationConfig
+    task: Task
+    items: Sequence[Item]
+    path: Path
+    header: dict[str, Any]
+
+
+class Team:
+    """This process among those that `accelerate launch` started, or alone."""
+
+    def __init__(self, device: str) -> None:
+        """Join them, and take a device."""
+        self.rank, self.size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        self._accelerator: Any = None
+        if self.size > 1:
+            from datetime import timedelta
+
+            from accelerate import Accelerator, InitProcessGroupKwargs
+
+            patience = InitProcessGroupKwargs(timeout=timedelta(days=30))  # one may have longer answers than the others
+            self._accelerator = Accelerator(cpu=device == "cpu", kwargs_handlers=[patience])
+        self.device = self._accelerator.device if self._accelerator else pick_device(device)
+
+    def wait(self) -> None:
+        """Until all have come as far."""
+        if self._accelerator:
+            self._accelerator.wait_for_everyone()
+
+
+# ---------------------------------------------------------------- one benchmark
+
+
+def run_job(
+    job: Job, loaded: LoadedModel, team: Team, progress: Progress | None, signal: Callable[[], int]
+) -> EvaluationRun:
+    """Answer what has no answer yet, and make the records."""
+    started = time.perf_counter()
+    before = read_run(job.path)
+    if before.finished:
+        return before
+    kept = {record["index"]: record for record in before.records}
+    parts = read_parts(job.path)
+    shown = Shown(job.task.title, len(job.items), len(kept.keys() | parts.keys()), progress)
+    team.wait()  # everybody has read; from here on files change
+    with PartsFile(job.path, team.rank) as file:
+        for part in ("program", "text") if job.config.style == "pot" else ("text",):
+            prompts = dealt(pending(job, kept, parts, part), team)
+            for batch in answered(job, loaded, part, prompts, lambda: signal() != 0):
+                for index, facts in batch.items():
+                    file.add(index, part, facts)
+                shown.add(part, len(batch), len(prompts))
+            if signal():
+                raise StoppedEarlyError(signal())
+            team.wait()
+            parts = read_parts(job.path)  # of all processes: whose programs gave no answer is asked in words
+            team.wait()
+    if team.rank == 0:
+        seconds = round(time.perf_counter() - started, 2)
+        write_run(job.path, {**job.header, "seconds": seconds}, records_of(job, kept, parts))
+    team.wait()
+    return read_run(job.path)
+
+
+def records_of(job: Job, kept: Mapping[int, dict[str, Any]], parts: Parts) -> list[dict[str, Any]]:
+    """A record for every item: one that was there, or one made of what was written."""
+    missing = [i for i in range(len(job.items)) if i not in kept and i not in parts]
+    if missing:
+        raise InputError(
+            f"{len(missing)} items have no answer in {job.path}. All processes must write to the same disk; "
+            "the same command goes on with what is missing."
+        )
+    return [kept.get(i) or make_record(facts_of(item, i), parts[i]) for i, item in enumerate(job.items)]
+
+
+def pending(job: Job, kept: Mapping[int, Any], parts: Parts, part: str) -> dict[int, str]:
+    """Prompts of one part that still need an answer."""
+    found = {}
+    for i, item in enumerate(job.items):
+        done = parts.get(i, {})
+        if i in kept or part in done:
+            continue
+        if part == "text" and "program" in done and answers(item, done["program"]):
+            continue
+        found[i] = program_prompt(item.question, job.task.template) if part == "program" else item.prompt
+    return found
+
+
+def answers(item: Item, program: Mapping[str, Any]) -> bool:
+    """Whether a program's output can be read, so that nobody need be asked in words."""
+    return score_program(item.kind, program, item.gold, item.fields.get("options") or ()) is not None
+
+
+def dealt(prompts: Mapping[int, str], team: Team) -> dict[int, str]:
+    """This process's share; lengths are spread evenly over the processes."""
+    order = sorted(prompts, key=lambda i: (-len(prompts[i]), i))
+    return {i: prompts[i] for i in order[team.rank :: team.size]}
+
+
+def answered(
+    job: Job, loaded: LoadedModel, part: str, prompts: Mapping[int, str], stopped: Callable[[], bool]
+) -> Iterator[dict[int, dict[str, Any]]]:
+    """What the model writes to each prompt, and what its program prints; batch by batch."""
+    batches = _explained(
+        answer_greedily(
+            loaded.model,
+            loaded.tokenizer,
+            prompts,
+            cut=CUTS[part],
+            max_new_tokens=job.header["settings"]["max_new_tokens"],
+            batch_size=job.config.batch_size,
+            context=loaded.card.context,
+            stopped=stopped,
+        )
+    )
+    for batch in batches:
+        facts = [{"prompt": prompts[i], **answer._asdict()} for i, answer in batch]
+        if part == "program":
+            facts = [{**one, **ran} for one, ran in zip(facts, run_answers([a for _, a in batch]), strict=True)]
+        yield dict(zip((i for i, _ in batch), facts, strict=True))
+
+
+def _explained(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same batches; where memory runs out, what to do."""
+    try:
+        yield from batches
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise InputError(
+            "Memory does not hold a batch of answers. Lower --batch-size or --max-new-tokens; the same command goes on "
+            "with what is missing."
+        ) from error
+
+
+def run_answers(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """The outcome of the program in each answer; its status is None where there is none."""
+    sources = [find_program(answer.output) for answer in answers]
+    results = run_programs([source for source in sources if source is not None], workers=PROGRAM_WORKERS)
+    return [
+        {"status": None, "printed": "", "detail": "no program in it"}
+        if source is None
+        else {"status": (result := next(results)).status, "printed": result.output, "detail": result.detail}
+        for source in sources
+    ]
+
+
+def facts_of(item: Item, index: int) -> dict[str, Any]:
+    """What a record needs to know of an item."""
+    options = item.fields.get("options") or []
+    return {"index": index, "id": item.id, "kind": item.kind, "gold": item.gold, "options": options}
+
+
+class Shown:
+    """Says how far this process is with a benchmark, and how long it will take."""
+
+    def __init__(self, title: str, items: int, begun: int, progress: Progress | None) -> None:
+        """Say where it begins."""
+        self.progress, self.title, self.counts = progress, title, dict.fromkeys(CUTS, 0)
+        self.started = self.last = time.perf_counter()
+        self._say(f"{items} items" + (f", {begun} of them begun before" if begun else ""))
+
+    def add(self, part: str, count: int, total: int) -> None:
+        """Some more of the `total` that this process has to answer."""
+        self.counts[part] += count
+        now, done = time.perf_counter(), self.counts[part]
+        if now - self.last > 2 or done == total:
+            self.last = now
+            left = (now - self.started) / max(sum(self.counts.values()), 1) * (total - done)
+            self._say(f"{done} of {total} {NOUNS[part]}, {format_duration(left)} left")
+
+    def _say(self, line: str) -> None:
+        if self.progress:
+            self.progress(f"{self.title}: {line}")

@@ -1,0 +1,108 @@
+"""From what a model wrote to a verdict: two readings, each right or wrong, of its words or of what its program printed.
+
+A program answers if it ended well and what it printed can be read: as the answer, or for a choice as the text of
+exactly one option. Binary fractions that a program prints in full, as 0.30000000000000004, are read to twelve digits.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from delcore.answers import equal_answers, read_answer
+from delcore.benchmarks.readers import LETTERS
+
+_LONG_FLOAT = re.compile(r"(?<![\w.])-?\d+\.\d{11,}(?:e[+-]?\d+)?(?![\w.])")
+
+
+class Verdict(NamedTuple):
+    """The readings of one text and whether they are right; the names are those of a record."""
+
+    strict: str | None
+    flexible: str | None
+    correct_strict: bool
+    correct_flexible: bool
+
+
+def score_text(kind: str, text: str, gold: str, options: str = "") -> Verdict:
+    """Read a text both ways and compare with the right answer; what cannot be read is wrong.
+
+    Args:
+        kind: of the answer.
+        text: what a model wrote.
+        gold: the right answer.
+        options: the letters to choose from, for a choice.
+    """
+    strict, flexible = read_answer(kind, text, **({"options": options} if options else {}))
+    right = equal_answers(kind, flexible, gold)
+    return Verdict(strict, flexible, right and strict is not None, right)
+
+
+def score_program(kind: str, program: Mapping[str, Any], gold: str, options: Sequence[str] = ()) -> Verdict | None:
+    """Read what a program printed; None if it did not end well, or printed nothing that can be read.
+
+    >>> score_program("number", {"status": "ok", "printed": "0.30000000000000004"}, "0.3").strict
+    '0.3'
+    >>> score_program("choice", {"status": "ok", "printed": "12.0"}, "B", ["7", "12", "21", "30"]).strict
+    'B'
+    """
+    if program["status"] != "ok":
+        return None
+    printed = _LONG_FLOAT.sub(lambda match: f"{float(match[0]):.12g}", program["printed"])
+    if kind == "choice":
+        printed = _chosen(printed, options) or ""
+    verdict = score_text(kind, printed, gold, LETTERS[: len(options)])
+    return verdict if verdict.flexible is not None else None
+
+
+def _chosen(text: str, options: Sequence[str]) -> str | None:
+    letters = LETTERS[: len(options)]
+    if letters and (stated := read_answer("choice", text, options=letters).strict):
+        return stated
+    value = text.strip()
+    same = [
+        letter
+        for letter, option in zip(letters, options, strict=True)
+        if option.strip() == value or equal_answers("number", value, option)
+    ]
+    return same[0] if len(same) == 1 else None
+
+
+def make_record(item: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """One line of records.jsonl.
+
+    Args:
+        item: "index", "id", "kind", "gold" and "options" (list of texts).
+        parts: what was written: "text", "program" or both, each with "prompt", "output", "tokens" and "finish"; a
+            program also with "status" (None if the text holds none), "printed" and "detail".
+    """
+    program, text = parts.get("program"), parts.get("text")
+    kind, gold, options = item["kind"], item["gold"], item["options"]
+    verdict = score_program(kind, program, gold, options) if program else None
+    source = "program" if verdict else "text"
+    if verdict is None:
+        verdict = score_text(kind, text["output"] if text else "", gold, LETTERS[: len(options)])
+    said = program if source == "program" or text is None else text
+    assert said is not None, "an item is finished once one part is there"
+    return {
+        **{key: item[key] for key in ("index", "id")},
+        **{key: said[key] for key in ("prompt", "output", "tokens", "finish")},
+        "kind": kind,
+        "strict": verdict.strict,
+        "flexible": verdict.flexible,
+        "gold": gold,
+        "correct_strict": verdict.correct_strict,
+        "correct_flexible": verdict.correct_flexible,
+        "from": source,
+        "outcome": program["status"] if program else None,
+        "options": list(options),
+        "program": dict(program) if program else None,
+    }
+
+
+def remake_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The same record, read once more from what the model wrote and its program printed."""
+    program = record.get("program")
+    parts = {"program": program} if program else {}
+    if not program or record["output"] != program["output"] or record["prompt"] != program["prompt"]:
+        parts["text"] = {key: record[key] for key in ("prompt", "output", "tokens", "finish")}
+    return make_record({"options": [], **record}, parts)

@@ -1,0 +1,184 @@
+"""Run folders: what is kept when a run is cut short, and what is refused."""
+
+import json
+import os
+
+import pytest
+
+from delcore import InputError
+from delcore.benchmarks import records
+from delcore.benchmarks.records import (
+    HEADER,
+    HEADER_FIELDS,
+    RECORDS,
+    PartsFile,
+    find_runs,
+    open_run,
+    read_header,
+    read_parts,
+    read_run,
+    write_run,
+)
+from delcore.benchmarks.scoring import make_record
+from tests.benchmarks.test_scoring import ITEM, TEXT
+
+SETTINGS = {"limit": None, "template": "alpaca", "max_new_tokens": 64, "batch_size": 16, "run_programs": False}
+HEAD = {
+    **{"format": 1, "task": "gsm8k", "task_version": 1, "style": "cot", "model": "tiny", "model_source": "folder"},
+    **{"model_fingerprint": "f00d", "settings": SETTINGS, "seed": 0, "versions": {"delcore": "0.1.0"}},
+    **{"data_sha256": "cafe", "items": 2, "seconds": None},
+}
+LINES = [make_record({**ITEM, "index": i}, {"text": TEXT}) for i in range(2)]
+
+
+def test_run_is_read_as_it_was_written(tmp_path):
+    open_run(tmp_path / "run", HEAD)
+    assert read_run(tmp_path / "run") == (tmp_path / "run", HEAD, [])
+    assert not read_run(tmp_path / "run").finished
+    write_run(tmp_path / "run", {**HEAD, "seconds": 1.5}, LINES)
+    run = read_run(tmp_path / "run")
+    assert run.finished
+    assert (run.header["seconds"], run.records) == (1.5, LINES)
+    assert sorted(os.listdir(run.path)) == [HEADER, RECORDS]
+
+
+# ---------------------------------------------------------------- parts
+
+
+def test_parts_of_all_processes_are_read_and_go_when_records_are_written(tmp_path):
+    open_run(tmp_path, HEAD)
+    for rank in range(2):
+        with PartsFile(tmp_path, rank) as file:
+            file.add(rank, "text", TEXT)
+            file.add(rank, "program", {"output": "line\nbreak\u2028"})
+    assert read_parts(tmp_path) == {rank: {"text": TEXT, "program": {"output": "line\nbreak\u2028"}} for rank in (0, 1)}
+    write_run(tmp_path, HEAD, LINES)
+    assert read_parts(tmp_path) == {}
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40])
+def test_line_that_was_cut_is_dropped_and_written_over(tmp_path, cut):
+    with PartsFile(tmp_path, 0) as file:
+        file.add(0, "text", TEXT)
+        file.add(1, "text", TEXT)
+    path = tmp_path / "parts-0.jsonl"
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert list(read_parts(tmp_path)) == [0]
+    with PartsFile(tmp_path, 0) as file:
+        file.add(1, "text", TEXT)
+    assert read_parts(tmp_path) == {0: {"text": TEXT}, 1: {"text": TEXT}}
+    assert path.read_bytes().count(b"\n") == 2
+
+
+def test_line_is_on_its_way_to_the_disk_at_once(tmp_path):
+    with PartsFile(tmp_path, 0) as file:
+        file.add(7, "text", TEXT)
+        assert read_parts(tmp_path) == {7: {"text": TEXT}}
+
+
+def test_damaged_line_in_the_middle_costs_only_its_item(tmp_path):
+    with PartsFile(tmp_path, 0) as file:
+        for i in range(3):
+            file.add(i, "text", TEXT)
+    path = tmp_path / "parts-0.jsonl"
+    first, second, third = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + second[:10] + b"\xff\n" + third)
+    assert list(read_parts(tmp_path)) == [0, 2]
+
+
+def test_two_runs_do_not_write_into_one_folder(tmp_path):
+    pytest.importorskip("fcntl", reason="there are no file locks")
+    with PartsFile(tmp_path, 0), pytest.raises(InputError, match="Another process is at work on"):
+        PartsFile(tmp_path, 0)
+    with PartsFile(tmp_path, 0) as file, PartsFile(tmp_path, 1):
+        file.add(0, "text", TEXT)
+
+
+def test_records_are_whole_or_as_they_were(tmp_path, monkeypatch):
+    open_run(tmp_path, HEAD)
+    write_run(tmp_path, HEAD, LINES)
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(records.os, "replace", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_run(tmp_path, HEAD, LINES[:1])
+    assert read_run(tmp_path).records == LINES
+    assert sorted(os.listdir(tmp_path)) == [HEADER, RECORDS]
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"task": "svamp"}, "task was 'gsm8k' and is 'svamp'"),
+        ({"task_version": 2}, "task_version was 1 and is 2"),
+        ({"style": "pot"}, "style was 'cot' and is 'pot'"),
+        ({"model_fingerprint": "beef"}, "model_fingerprint was 'f00d' and is 'beef'"),
+        ({"data_sha256": "0"}, "data_sha256"),
+        ({"seed": 1}, "seed was 0 and is 1"),
+        ({"settings": {**SETTINGS, "max_new_tokens": 65}}, "max_new_tokens was 64 and is 65"),
+        ({"settings": {**SETTINGS, "limit": 2}}, "limit was None and is 2"),
+    ],
+)
+def test_run_of_other_settings_is_refused_and_left_alone(tmp_path, change, words):
+    open_run(tmp_path, HEAD)
+    with pytest.raises(InputError) as refused:
+        open_run(tmp_path, {**HEAD, **change})
+    assert words in str(refused.value)
+    assert "Name another folder" in str(refused.value)
+    assert read_header(tmp_path) == HEAD
+
+
+def test_same_run_goes_on_also_with_other_batches_and_versions(tmp_path):
+    open_run(tmp_path, HEAD)
+    open_run(tmp_path, HEAD)
+    open_run(tmp_path, {**HEAD, "settings": {**SETTINGS, "batch_size": 4}, "versions": {"delcore": "0.2.0"}})
+
+
+def test_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(InputError, match=r"holds other files and no evaluation\.json"):
+        open_run(tmp_path, HEAD)
+
+
+@pytest.mark.parametrize("found", [0, 2, "1", None])
+def test_other_format_is_told_with_the_version_that_wrote_it(tmp_path, found):
+    (tmp_path / HEADER).write_text(json.dumps({**HEAD, "format": found}))
+    with pytest.raises(InputError, match=r"is of format .*reads format 1.*that wrote it \(0\.1\.0\), or run"):
+        read_header(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", "\xff"])
+def test_header_that_is_none_is_refused_by_name(tmp_path, text):
+    (tmp_path / HEADER).write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=HEADER.replace(".", r"\.")):
+        read_header(tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name in HEADER_FIELDS if name != "format"])
+def test_header_that_lacks_a_field_is_refused_by_name(tmp_path, name):
+    (tmp_path / HEADER).write_text(json.dumps({key: value for key, value in HEAD.items() if key != name}))
+    with pytest.raises(InputError, match=f"lacks {name}"):
+        read_header(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["", "{", "3", '{"index": 0}'])
+def test_damaged_record_is_named_with_its_line(tmp_path, line):
+    open_run(tmp_path, HEAD)
+    (tmp_path / RECORDS).write_text(json.dumps(LINES[0]) + "\n" + line + "\n")
+    with pytest.raises(InputError, match=r"records\.jsonl, line 2: no whole record"):
+        read_run(tmp_path)
+
+
+def test_runs_are_found_in_their_folder_and_right_below_it(tmp_path):
+    for name in ("b", "a"):
+        open_run(tmp_path / "out" / name, HEAD)
+    assert find_runs(tmp_path / "out" / "a") == [tmp_path / "out" / "a"]
+    assert find_runs(tmp_path / "out") == [tmp_path / "out" / "a", tmp_path / "out" / "b"]
+    for empty in (tmp_path, tmp_path / "none"):
+        with pytest.raises(InputError, match=r"holds no evaluation\.json, and neither does a folder in it"):
+            find_runs(empty)

@@ -1,0 +1,432 @@
+"""A run from beginning to end: records, resuming, programs and their fallback, several processes, reading again."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import delcore
+from delcore import InputError
+from delcore.benchmarks import rescore as rescoring
+from delcore.benchmarks import runner
+from delcore.benchmarks.generate import Answer
+from delcore.benchmarks.records import HEADER, HEADER_FIELDS, RECORD_FIELDS, RECORDS, read_run
+from delcore.benchmarks.rescore import format_summaries, rescore, summarise
+from delcore.benchmarks.runner import StoppedEarlyError, evaluate_model
+from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model
+from delcore.benchmarks.tasks import load_task
+from delcore.programs import check_sandbox
+from tests.benchmarks.files_for_tests import LOCAL, write_all
+from tests.models_for_tests import save_tiny, tiny_loaded
+
+LAUNCH = Path(delcore.__file__).parent / "launch" / "several_gpus.yaml"
+
+
+@pytest.fixture
+def data(tmp_path):
+    return write_all(tmp_path / "data")
+
+
+@pytest.fixture
+def config(tmp_path):
+    return EvaluationConfig("tiny", ["arithmetic"], out=tmp_path / "out", limit=9, batch_size=4, device="cpu")
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """Prompts that a model was really asked, and a way to answer in its place."""
+    asked = []
+    usual = runner.answer_greedily
+
+    def answer(model, tokenizer, prompts, **more):
+        for batch in usual(model, tokenizer, prompts, **more):
+            asked.extend(prompts[i] for i, _ in batch)
+            yield batch
+
+    monkeypatch.setattr(runner, "answer_greedily", answer)
+    return asked
+
+
+def scripted(monkeypatch, write):
+    """Answers each prompt with `write(prompt)`."""
+    asked = []
+
+    def answer(model, tokenizer, prompts, **_):
+        asked.extend(prompts.values())
+        yield [(i, Answer(write(prompt), 3, "end")) for i, prompt in prompts.items()]
+
+    monkeypatch.setattr(runner, "answer_greedily", answer)
+    return asked
+
+
+# ---------------------------------------------------------------- one run
+
+
+def test_run_leaves_a_header_and_a_record_for_every_item(config):
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    assert run.path == config.out / "arithmetic"
+    assert sorted(os.listdir(run.path)) == [HEADER, RECORDS]
+    assert set(HEADER_FIELDS) <= set(run.header)
+    assert (run.header["items"], run.header["model"], run.header["task_version"]) == (9, "tiny", 1)
+    assert run.header["seconds"] > 0
+    assert [record["index"] for record in run.records] == list(range(9))
+    assert [record["id"] for record in run.records] == [item.id for item in load_task("arithmetic", limit=9)]
+    assert all(set(RECORD_FIELDS) <= set(record) for record in run.records)
+    assert all(record["tokens"] <= 16 for record in run.records)
+
+
+def test_records_do_not_depend_on_the_batches(config, tmp_path):
+    found = [
+        evaluate_model(dataclasses.replace(config, out=tmp_path / str(size), batch_size=size), loaded=tiny_loaded())[
+            0
+        ].records
+        for size in (1, 4, 50)
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+def test_all_seven_run_and_each_has_its_folder(config, data):
+    names = list(LOCAL)
+    config = dataclasses.replace(config, benchmarks=names, data_dir=data, max_new_tokens=5)
+    lines = []
+    runs = evaluate_model(config, loaded=tiny_loaded(context=600), progress=lines.append)
+    assert [run.path.name for run in runs] == names
+    assert all(run.finished and run.header["settings"]["max_new_tokens"] == 5 for run in runs)
+    assert "GSM8K: 2 items" in lines
+    assert any(line.startswith("MMLU-Math: 2 of 2 answers, 0 min 00 s left") for line in lines)
+
+
+def test_prompt_that_is_too_long_is_a_record_and_not_the_end(config, data):
+    config = dataclasses.replace(config, benchmarks=["gsm8k"], data_dir=data)
+    (run,) = evaluate_model(config, loaded=tiny_loaded(context=64))
+    assert [record["finish"] for record in run.records] == ["prompt_too_long"] * 2
+    assert [record["flexible"] for record in run.records] == [None, None]
+
+
+def test_fingerprint_is_that_of_the_weights_wherever_they_lie(tmp_path):
+    loaded = tiny_loaded()
+    found = fingerprint_model(loaded.model)
+    again = delcore.load_model(save_tiny(tmp_path / "copy")).model
+    assert fingerprint_model(again) == found
+    with torch.no_grad():
+        loaded.model.model.norm.weight[-1] += 1e-3
+    assert fingerprint_model(loaded.model) != found
+
+
+def test_reading_latex_needs_its_package_before_the_first_answer(config, data, written, monkeypatch):
+    def missing():
+        raise InputError("Comparing LaTeX answers needs `math-verify`.")
+
+    monkeypatch.setattr("delcore.answers.equality._math_verify", missing)
+    with pytest.raises(InputError, match="needs `math-verify`"):
+        evaluate_model(dataclasses.replace(config, benchmarks=["math500"], data_dir=data), loaded=tiny_loaded())
+    assert not config.out.exists()
+
+
+# ---------------------------------------------------------------- going on
+
+
+def test_finished_run_is_not_run_again(config, written):
+    first = evaluate_model(config, loaded=tiny_loaded())
+    assert len(written) == 9
+    assert evaluate_model(config, loaded=tiny_loaded()) == first
+    assert len(written) == 9
+
+
+def test_run_that_was_cut_short_goes_on_with_what_is_missing(config, written, monkeypatch):
+    (whole,) = evaluate_model(dataclasses.replace(config, out=config.out / "whole"), loaded=tiny_loaded())
+    written.clear()
+    add, kept = runner.PartsFile.add, []
+
+    def die(self, index, part, facts):
+        if len(kept) == 5:
+            raise KeyboardInterrupt
+        kept.append(facts["prompt"])
+        add(self, index, part, facts)
+
+    monkeypatch.setattr(runner.PartsFile, "add", die)
+    half = dataclasses.replace(config, out=config.out / "half")
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_model(half, loaded=tiny_loaded())
+    monkeypatch.setattr(runner.PartsFile, "add", add)
+    file = half.out / "arithmetic" / "parts-0.jsonl"
+    file.write_bytes(file.read_bytes()[:-10])  # as a crash leaves it
+    written.clear()
+    lines = []
+    (run,) = evaluate_model(half, loaded=tiny_loaded(), progress=lines.append)
+    assert run.records == whole.records
+    assert len(written) == 5
+    assert not set(written) & set(kept[:4])
+    assert "Held-out additions: 9 items, 4 of them begun before" in lines
+
+
+def test_signal_ends_it_and_keeps_what_is_finished(config, written, monkeypatch):
+    usual = runner.PartsFile.add
+
+    def send(self, index, part, facts):
+        usual(self, index, part, facts)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(runner.PartsFile, "add", lambda self, *a: (monkeypatch.undo(), send(self, *a)))
+    with pytest.raises(StoppedEarlyError) as stopped:
+        evaluate_model(config, loaded=tiny_loaded())
+    assert stopped.value.args == (signal.SIGTERM,)
+    assert len((config.out / "arithmetic" / "parts-0.jsonl").read_text().splitlines()) == 4  # the batch that was done
+    assert not (config.out / "arithmetic" / RECORDS).exists()
+    assert evaluate_model(config, loaded=tiny_loaded())[0].finished
+
+
+def test_other_model_or_settings_in_the_same_folder_are_refused_before_any_answer(config, written):
+    evaluate_model(config, loaded=tiny_loaded())
+    before = (config.out / "arithmetic" / RECORDS).read_bytes()
+    written.clear()
+    for other, loaded in (
+        (config, tiny_loaded(seed=1)),
+        (dataclasses.replace(config, limit=8), tiny_loaded()),
+        (dataclasses.replace(config, max_new_tokens=3), tiny_loaded()),
+        (dataclasses.replace(config, seed=3), tiny_loaded()),
+        (dataclasses.replace(config, dtype="bfloat16"), tiny_loaded()),
+    ):
+        with pytest.raises(InputError, match="holds another run"):
+            evaluate_model(other, loaded=loaded)
+    assert written == []
+    assert (config.out / "arithmetic" / RECORDS).read_bytes() == before
+
+
+def test_copied_folder_that_lost_its_end_gets_it_back(config, written):
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    file = run.path / RECORDS
+    file.write_bytes(file.read_bytes()[:-20])
+    written.clear()
+    assert evaluate_model(config, loaded=tiny_loaded())[0].records == run.records
+    assert written == [run.records[8]["prompt"]]
+
+
+def test_lost_parts_of_another_process_are_told(config, monkeypatch):
+    monkeypatch.setattr(runner, "dealt", lambda prompts, team: dict(list(prompts.items())[::2]))
+    with pytest.raises(InputError, match="4 items have no answer in .*write to the same disk"):
+        evaluate_model(config, loaded=tiny_loaded())
+
+
+def test_memory_that_runs_out_is_told_with_the_remedy(config, monkeypatch):
+    def fail(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        yield
+
+    monkeypatch.setattr(runner, "answer_greedily", fail)
+    with pytest.raises(InputError, match="Lower --batch-size"):
+        evaluate_model(config, loaded=tiny_loaded())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"limit": 0}, "`--limit` must be at least 1"),
+        ({"batch_size": 0}, "`--batch-size` must be at least 1"),
+        ({"max_new_tokens": -1}, "`--max-new-tokens` must be at least 1"),
+        ({"dtype": "int8"}, "`--dtype` must be one of float32"),
+        ({"style": "pot"}, "--run-programs"),
+        ({"benchmarks": ["gsm9k"]}, "`--benchmark` must name"),
+    ],
+)
+def test_settings_out_of_range_are_refused(config, change, words):
+    with pytest.raises(InputError, match=words):
+        dataclasses.replace(config, **change)
+
+
+# ---------------------------------------------------------------- programs
+
+
+@pytest.fixture
+def programs(config, data):
+    try:
+        check_sandbox()
+    except InputError as error:
+        pytest.skip(f"no sandbox: {error}")
+    return dataclasses.replace(config, benchmarks=["gsm8k"], data_dir=data, limit=None, style="pot", run_programs=True)
+
+
+def test_program_that_fails_is_followed_by_words(programs, monkeypatch):
+    def write(prompt):
+        if "write a program" not in prompt:
+            return "The answer is 2,000."
+        return "print(2 + 3)" if "hens" in prompt else "print(1 / 0)"
+
+    asked = scripted(monkeypatch, write)
+    (run,) = evaluate_model(programs, loaded=tiny_loaded())
+    first, second = run.records
+    assert (first["from"], first["outcome"], first["strict"], first["output"]) == ("program", "ok", "5", "print(2 + 3)")
+    assert (second["from"], second["outcome"], second["strict"]) == ("text", "error", "2000")
+    assert second["program"]["detail"] == "ZeroDivisionError: division by zero"
+    assert [record["correct_strict"] for record in run.records] == [True, True]
+    assert ["write a program" in prompt for prompt in asked] == [True, True, False]
+    assert run.header["style"] == "pot"
+
+
+def test_every_ending_of_a_program_is_followed_by_the_next_item(programs, monkeypatch):
+    """Case B36: programs that read input or leave early; each of N items gets its record."""
+    endings = {
+        "print(input())": ("text", "asked_input"),
+        "print(5)\nexit()": ("program", "ok"),
+        "import sys\nprint(5)\nsys.exit(0)": ("program", "ok"),
+        "print(5)\nraise KeyboardInterrupt": ("text", "error"),
+        "import socket\nprint(socket.create_connection(('127.0.0.1', 9)))": ("text", "refused"),
+        "print('x' * 50_000_000)": ("text", "ok"),
+        "print(5)": ("program", "ok"),
+    }
+    sources = iter(endings)
+    scripted(monkeypatch, lambda prompt: next(sources) if "write a program" in prompt else "no idea")
+    config = dataclasses.replace(programs, benchmarks=["arithmetic"], limit=len(endings))
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    assert [(record["from"], record["outcome"]) for record in run.records] == list(endings.values())
+    assert run.finished
+
+
+def test_text_without_a_program_runs_nothing(programs, monkeypatch):
+    scripted(monkeypatch, lambda prompt: "The answer is 5.")
+    (run,) = evaluate_model(programs, loaded=tiny_loaded())
+    assert [(record["from"], record["outcome"]) for record in run.records] == [("text", None)] * 2
+
+
+def test_words_after_programs_go_on_where_they_were_cut(programs, monkeypatch):
+    def write(prompt):
+        if "write a program" in prompt:
+            return "print(5)" if "hens" in prompt else "x = 5\nprint()"
+        raise KeyboardInterrupt
+
+    scripted(monkeypatch, write)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_model(programs, loaded=tiny_loaded())
+    asked = scripted(monkeypatch, lambda prompt: "I do not know.")
+    (run,) = evaluate_model(programs, loaded=tiny_loaded())
+    assert len(asked) == 1
+    assert "write a program" not in asked[0]
+    assert [(record["from"], record["outcome"]) for record in run.records] == [("program", "ok"), ("text", "no_output")]
+
+
+def test_programs_without_a_sandbox_are_refused_before_anything_is_loaded(programs, monkeypatch):
+    def none():
+        raise InputError("Programs are only run in a sandbox")
+
+    monkeypatch.setattr(runner, "check_sandbox", none)
+    monkeypatch.setattr(runner, "load_model", lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises(InputError, match="only run in a sandbox"):
+        evaluate_model(programs)
+    assert not programs.out.exists()
+
+
+# ---------------------------------------------------------------- reading again
+
+
+def test_reading_again_mends_the_records_and_keeps_the_rest(config):
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    spoilt = [{**record, "strict": "99", "flexible": "99", "correct_strict": True} for record in run.records]
+    (run.path / RECORDS).write_text("".join(json.dumps(record) + "\n" for record in spoilt))
+    again = rescore(run.path)
+    assert again.records == run.records == read_run(run.path).records
+    assert {**run.header, "rescored_with": again.header["rescored_with"]} == again.header == read_run(run.path).header
+    assert rescore(run.path).records == run.records
+
+
+def test_reading_again_says_that_the_task_has_changed(config, monkeypatch):
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    newer = dataclasses.replace(rescoring.get_task("arithmetic"), version=2)
+    monkeypatch.setattr(rescoring, "get_task", lambda name: newer)
+    lines = []
+    rescore(run.path, lines.append)
+    assert "asked version 1 of Held-out additions; this delcore has 2" in lines[0]
+
+
+def test_unfinished_run_is_not_read_again(config, monkeypatch):
+    monkeypatch.setattr(runner.PartsFile, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_model(config, loaded=tiny_loaded())
+    with pytest.raises(InputError, match="has 0 of 9 records, so it is not finished"):
+        rescore(config.out / "arithmetic")
+
+
+def test_summary_counts_every_item(config, monkeypatch):
+    answers = iter(["The answer is 53.", "it may be 65", "The answer is 1. No: 70", "none", ""] + ["none"] * 4)
+    scripted(monkeypatch, lambda prompt: next(answers))
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    row = summarise(run)
+    assert (row["task"], row["items"], row["strict"], row["flexible"]) == ("arithmetic", 9, 1 / 9, 2 / 9)
+    assert row["unread"] == 6 / 9
+    header, line = format_summaries([row]).splitlines()
+    assert header.split() == ["task", "n", "strict", "%", "flexible", "%", "unread", "%", "seconds"]
+    assert line.split()[:5] == ["arithmetic", "9", "11.1", "22.2", "66.7"]
+
+
+# ---------------------------------------------------------------- processes of their own
+
+
+def start(model: Path, out: Path, *more: str, processes: int = 1) -> subprocess.Popen:
+    launcher = ["accelerate.commands.launch", "--config_file", str(LAUNCH), "--num_processes", str(processes), "-m"]
+    launch = [] if processes == 1 else ["-m", *launcher]
+    module = ["-m", "delcore"] if processes == 1 else ["delcore"]
+    command = ["evaluate", "--model", str(model), "--benchmark", "arithmetic", "--out", str(out), "--device", "cpu"]
+    return subprocess.Popen(
+        [sys.executable, *launch, *module, *command, *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+
+
+def finish(process: subprocess.Popen) -> tuple[str, str]:
+    try:
+        return process.communicate(timeout=240)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save_tiny(tmp_path_factory.mktemp("model") / "tiny", context=128)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_two_processes_record_what_one_does(tmp_path, model):
+    for count in (1, 2):
+        process = start(model, tmp_path / str(count), "--limit", "21", processes=count)
+        out, err = finish(process)
+        assert process.returncode == 0, err
+        assert out.count("arithmetic") == 1
+    one, two = (read_run(tmp_path / count / "arithmetic") for count in ("1", "2"))
+    assert two.records == one.records
+    assert sorted(os.listdir(two.path)) == [HEADER, RECORDS]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_process_that_is_ended_keeps_its_answers_and_the_same_command_goes_on(tmp_path, model, number):
+    more = ("--limit", "800", "--batch-size", "2")
+    process = start(model, tmp_path / "run", *more)
+    parts = tmp_path / "run" / "arithmetic" / "parts-0.jsonl"
+    deadline = time.monotonic() + 120
+    while not (parts.exists() and parts.stat().st_size > 2000) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, err = finish(process)
+    assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
+    assert "Traceback" not in err
+    assert ("the same command goes on" in err) == (number != signal.SIGKILL)
+    begun = [line for line in parts.read_bytes().split(b"\n")[:-1]]
+    assert 0 < len(begun) < 800
+    again = start(model, tmp_path / "run", *more)
+    _, err = finish(again)
+    assert again.returncode == 0, err
+    assert f"{len(begun)} of them begun before" in err
+    assert read_run(tmp_path / "run" / "arithmetic").finished
