@@ -26,6 +26,7 @@ LEVELS = [
     {"sweep", "bench_train", "studies"},
     {"analysis", "_card"},
     {"plots"},
+    {"benchmarks"},
     {"family"},
     {"cli"},
     {"__main__"},
