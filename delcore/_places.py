@@ -55,9 +55,9 @@ def place_layout(shares: Mapping[str, Mapping[int, Interval]]) -> dict[str, Any]
     axis: dict[str, Any] = {"gridcolor": GRID_COLOUR, "zeroline": False}
     x_range = [max(places, default=0) + 0.6, min(places, default=0) - 0.6]
     return {
-        "height": 340 + 22 * len(shares),
-        "margin": {"l": 60, "r": 8, "t": 12, "b": 100 + 22 * len(shares), "autoexpand": False},
-        "legend": {"orientation": "v", "x": 0, "y": -0.38, "yanchor": "top", "xanchor": "left"},
+        "height": 330 + 22 * len(shares),
+        "margin": {"l": 60, "r": 8, "t": 12, "b": 72 + 22 * len(shares), "autoexpand": False},
+        "legend": {"orientation": "v", "x": 0, "y": -0.27, "yanchor": "top", "xanchor": "left"},
         "showlegend": True,
         "xaxis": {
             "tickvals": places,

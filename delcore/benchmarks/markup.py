@@ -139,18 +139,15 @@ def _html_section(section: Section) -> str:
 
 
 def _html_table(table: Table) -> str:
-    numeric = _numeric_columns(table)
-    head = "".join(f"<th>{escape_html(cell)}</th>" for cell in table.header)
-    rows = [
-        "".join(
-            f'<td class="number">{escape_html(cell)}</td>' if number else f"<td><bdi>{escape_html(cell)}</bdi></td>"
-            for cell, number in zip(row, numeric, strict=True)
-        )
-        for row in table.rows
-    ]
-    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    kinds = [' class="number"' if number else "" for number in _numeric_columns(table)]
+
+    def cells(tag: str, row: Sequence[str]) -> str:
+        pairs = zip(row, kinds, strict=True)
+        return "".join(f"<{tag}{kind}><bdi>{escape_html(cell)}</bdi></{tag}>" for cell, kind in pairs)
+
+    body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in table.rows)
     # Focusable, so that a wide table can be scrolled from the keyboard.
     return (
-        f'<div class="table" tabindex="0">\n<table>\n<thead><tr>{head}</tr></thead>\n'
+        f'<div class="table" tabindex="0">\n<table>\n<thead><tr>{cells("th", table.header)}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody>\n</table>\n</div>"
     )
