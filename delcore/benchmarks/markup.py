@@ -106,9 +106,13 @@ def _markdown_table(table: Table) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in [lines[0], aligned, *lines[1:]])
 
 
+_NUMBER = re.compile(r"[+−<]? ?\d[\d.e+-]*(?: \([^()]*\))?|–")
+
+
 def _numeric_columns(table: Table) -> list[bool]:
+    """Which columns hold only numbers, perhaps with an interval, and so stand to the right."""
     cells = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)
-    return [bool(column) and all(re.match(r"[+−<]? ?\d|–$", cell) for cell in column) for column in cells]
+    return [bool(column) and all(_NUMBER.fullmatch(cell) for cell in column) for column in cells]
 
 
 # ---------------------------------------------------------------- HTML

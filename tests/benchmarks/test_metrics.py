@@ -6,7 +6,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delcore import InputError
@@ -123,6 +123,7 @@ def test_right_answers_without_an_end_and_letters_have_no_places():
     assert place_accuracy([record(gold="1/3", strict="1/3"), record(gold="C", strict="C", kind="choice")]) == {}
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10**5), st.none() | st.integers(0, 10**5)), min_size=1))
 def test_place_accuracy_agrees_with_comparing_strings_from_the_right(pairs):
     run = [record(i, gold=str(g), strict=None if x is None else str(x)) for i, (g, x) in enumerate(pairs)]
@@ -161,6 +162,7 @@ def test_distances_are_exact_where_floats_are_not():
     assert found.mean_absolute == found.median_absolute == Fraction(1, 2)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-(10**6), 10**6), st.integers(-(10**6), 10**6)), min_size=1, max_size=30))
 def test_distances_agree_with_plain_floats(pairs):
     found = measure_distances([record(i, gold=str(g), strict=str(x)) for i, (g, x) in enumerate(pairs)])

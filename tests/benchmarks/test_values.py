@@ -5,7 +5,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delcore.benchmarks.values import (
@@ -57,12 +57,14 @@ def test_exact_value_of_monsters_is_bounded_and_quick():
     assert time.perf_counter() - started < 2
 
 
+@settings(deadline=None)
 @given(st.fractions(max_denominator=10**6).filter(bool))
 def test_order_of_magnitude_is_the_power_of_ten_at_or_below(value):
     order = order_of_magnitude(value)
     assert Fraction(10) ** order <= abs(value) < Fraction(10) ** (order + 1)
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**9), 10**9), st.integers(0, 6))
 def test_digits_by_place_are_those_python_writes(number, decimals):
     value = Fraction(number, 10**decimals)
