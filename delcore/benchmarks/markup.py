@@ -137,7 +137,8 @@ def _html_section(section: Section) -> str:
     parts = [f"<h{section.level}>{escape_html(section.title)}</h{section.level}>"]
     parts += [f"<p>{escape_html(paragraph)}</p>" for paragraph in section.text]
     parts += [_html_table(section.table)] if section.table else []
-    parts += [f'<div class="figure">{section.figure}</div>'] if section.figure else []
+    if section.figure:
+        parts.append(f'<div class="figure" role="img" aria-label="{escape_html(section.title)}">{section.figure}</div>')
     kind = ' class="published"' if section.published else ""
     return f"<section{kind}>\n" + "\n".join(parts) + "\n</section>"
 

@@ -111,12 +111,16 @@ def _read(path: Path) -> str:
 
 def _parse(text: str, where: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise InputError(f"{where} is cut or no JSON object. Resume the run to write it again.")
     return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _check_fields(found: Mapping[str, Any], types: Mapping[str, tuple[type, ...]], where: str) -> None:

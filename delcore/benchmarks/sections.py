@@ -1,12 +1,19 @@
 """The parts of a report, from finished runs: plain text in tables."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from itertools import combinations, groupby
 
+from delcore.benchmarks.cells import (
+    NOTHING,
+    format_items,
+    format_json,
+    format_percent,
+    format_points,
+    format_short,
+    task_title,
+)
 from delcore.benchmarks.markup import Section, Table
 from delcore.benchmarks.metrics import (
     WAYS,
@@ -27,7 +34,6 @@ from delcore.plots import figure_html, place_title, plot_place_accuracy
 Labels = Mapping[tuple[str, str], str]
 ModelKey = tuple[str, str]
 
-NOTHING = "–"
 SHOWN_PLACES = range(-6, 10)
 """Places in tables and figures, from millionths to thousands of millions."""
 
@@ -71,9 +77,9 @@ def accuracy_section(runs: Sequence[SavedRun], labels: Labels) -> Section:
             task_title(task),
             labels[run.model],
             run.header["style"],
-            _items(run),
-            *(_percent(accuracy(run.records, way)) for way in WAYS),
-            *(_percent(unread_share(run.records, way)) for way in WAYS),
+            format_items(run),
+            *(format_percent(accuracy(run.records, way)) for way in WAYS),
+            *(format_percent(unread_share(run.records, way)) for way in WAYS),
         ]
         for task, group in by_task(runs)
         for run in group
@@ -95,7 +101,7 @@ def mean_section(runs: Sequence[SavedRun], labels: Labels) -> Section:
             missing.append(f"{labels[model]}: no mean over the seven. Missing: {', '.join(lacking)}.")
             continue
         parts = [tasks[task] for task in SEVEN]
-        means = [_percent(mean_accuracy([run.records for run in parts], way)) for way in WAYS]
+        means = [format_percent(mean_accuracy([run.records for run in parts], way)) for way in WAYS]
         limited = [task_title(run.task) for run in parts if run.limit is not None]
         rows.append([labels[model], *means, ", ".join(limited) or "none"])
     text = "Unweighted, in percent, with the 95 % interval of a bootstrap over the items within each task."
@@ -146,7 +152,7 @@ def _comparison_row(
     if found is None:
         return [task, *names, way, *[NOTHING] * 4]
     p = "< 0.001" if found.p < 0.001 else f"{found.p:.3f}"
-    return [task, *names, way, _points(found.difference), str(found.lost), str(found.gained), p]
+    return [task, *names, way, format_points(found.difference), str(found.lost), str(found.gained), p]
 
 
 # ---------------------------------------------------------------- digits and distances
@@ -162,7 +168,7 @@ def place_sections(runs: Sequence[SavedRun], labels: Labels) -> list[Section]:
             continue
         rows = [
             [place_title(place), str(max(one[place].count for one in shares.values() if place in one))]
-            + [_percent(one.get(place)) for one in shares.values()]
+            + [format_percent(one.get(place)) for one in shares.values()]
             for place in places
         ]
         figure = figure_html(plot_place_accuracy(shares), f"places-{len(sections)}", with_library=not sections)
@@ -190,8 +196,8 @@ def distance_section(runs: Sequence[SavedRun], labels: Labels) -> Section | None
             if found.count:
                 rows.append(
                     [task_title(task), labels[run.model], str(found.count), str(found.read)]
-                    + [_short(one) for one in (found.mean_absolute, found.median_absolute, found.log_mae)]
-                    + [_short(found.symmetric_relative), _percent(found.same_magnitude)]
+                    + [format_short(one) for one in (found.mean_absolute, found.median_absolute, found.log_mae)]
+                    + [format_short(found.symmetric_relative), format_percent(found.same_magnitude)]
                 )
     text = (
         "Of items whose right answer g is a single number; x is the number read, flexibly. Mean and median of |x − g| "
@@ -266,38 +272,7 @@ def provenance_sections(runs: Sequence[SavedRun], labels: Labels) -> list[Sectio
         for run in group:
             names = ("task", "task_version", "style", "model", "model_source", "model_fingerprint", "data_sha256")
             facts = [(name, run.header[name]) for name in (*names, "items", "seed", "seconds", "settings", "versions")]
-            rows = [[name, value if isinstance(value, str) else _json(value)] for name, value in facts]
+            rows = [[name, value if isinstance(value, str) else format_json(value)] for name, value in facts]
             title = f"{task_title(run.task)}, {labels[run.model]}"
             sections.append(Section(title, table=Table(["field", "value"], rows), level=3))
     return sections
-
-
-# ---------------------------------------------------------------- cells
-
-
-def task_title(task: str) -> str:
-    """How people write a task, or its key."""
-    return SEVEN.get(task, task)
-
-
-def _items(run: SavedRun) -> str:
-    return f"{len(run.records)} (first)" if run.limit is not None else str(len(run.records))
-
-
-def _percent(found: Interval | None) -> str:
-    if found is None or found.low is None or found.high is None:
-        return NOTHING
-    return f"{100 * found.mean:.1f} ({100 * found.low:.1f}–{100 * found.high:.1f})"
-
-
-def _points(found: Interval) -> str:
-    low, high = found.low or 0.0, found.high or 0.0
-    return f"{100 * found.mean:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})".replace("-", "−")
-
-
-def _short(value: float | Decimal | None) -> str:
-    return NOTHING if value is None else f"{value:.4g}"
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)

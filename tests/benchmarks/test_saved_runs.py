@@ -42,6 +42,7 @@ def test_folder_that_is_none_or_lacks_a_file_is_refused(tmp_path):
     [
         (b"", "cut or no JSON object"),
         (b'{"format": 1', "cut or no JSON object"),
+        (json.dumps(header(1, seconds=float("nan"))).encode(), "cut or no JSON object"),
         (b"[1]", "cut or no JSON object"),
         (b"[" * 100_000, "cut or no JSON object"),
         (b"\xff\xfe", "cannot be read"),
