@@ -13,8 +13,8 @@ from delcore.answers.numbers import bare_number
 LARGEST_ORDER = 10_000
 """Sizes beyond 10^±10,000 are taken as 10^±10,000."""
 
-LONGEST_READING = 50_000
-"""Readings of more characters have no value."""
+LONGEST_ANSWER = 50_000
+"""Answers of more characters have no value."""
 
 ROUGH = Context(prec=34, Emax=MAX_EMAX, Emin=MIN_EMIN)
 """Arithmetic with errors once each of them is known: 34 digits, and no overflow."""
@@ -23,23 +23,28 @@ _DECIMAL = re.compile(r"(-?)(\d+(?:\.\d+)?)(?:e([+-]?\d{1,18}))?")
 _FRACTION = re.compile(r"(-?)(\d+)/(\d+)")
 
 
-def exact_value(reading: str | None, kind: str = "number") -> Fraction | None:
-    r"""The value of a reading that is one number; None for any other, and for None.
+def exact_value(answer: str | None, kind: str = "number") -> Fraction | None:
+    r"""The value of an answer that is one number; None for any other, and for None.
 
     Args:
-        reading: canonical, such as "-12.5", "3/4", "1e5000".
-        kind: of answer; in "math" also "x=5" and `\frac{3}{4}` are numbers.
+        answer: canonical, such as "-12.5", "3/4", "1e5000", or as a benchmark writes it: "$1,250", "x=5",
+            `\frac{3}{4}`.
+        kind: of answer; a "choice" is no number.
 
     >>> exact_value("-12.5"), exact_value("27, 93")
     (Fraction(-25, 2), None)
     """
-    if reading is None or len(reading) > LONGEST_READING or kind == "choice":
+    if answer is None or len(answer) > LONGEST_ANSWER or kind == "choice":
         return None
-    text = bare_number(reading) if kind == "math" else reading
-    if text and (match := _DECIMAL.fullmatch(text)):
+    value = _canonical_value(answer)
+    return _canonical_value(bare_number(answer) or "") if value is None else value
+
+
+def _canonical_value(text: str) -> Fraction | None:
+    if match := _DECIMAL.fullmatch(text):
         sign, mantissa, exponent = match.groups()
         return _scaled(Decimal(mantissa), int(exponent or 0)) * (-1 if sign else 1)
-    if text and (match := _FRACTION.fullmatch(text)) and match[3].strip("0"):
+    if (match := _FRACTION.fullmatch(text)) and match[3].strip("0"):
         # Python refuses `int` of more than 4,300 digits; `Decimal` does not, and is exact.
         value = Fraction(int(Decimal(match[2])), int(Decimal(match[3])))
         return value * (-1 if match[1] else 1)

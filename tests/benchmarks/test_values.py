@@ -38,11 +38,16 @@ def test_exact_value_of_a_canonical_reading(reading, value):
     assert exact_value(reading) == value
 
 
-def test_exact_value_in_math_reads_through_an_equation_and_in_choice_nothing():
-    assert exact_value("x=5", "math") == 5
-    assert exact_value(r"\frac{3}{4}", "math") == Fraction(3, 4)
-    assert exact_value(r"\sqrt{2}", "math") is None
-    assert exact_value("5", "choice") is None
+@pytest.mark.parametrize(
+    ("gold", "value"),
+    [("$1,250", 1250), ("x=5", 5), (r"\frac{3}{4}", Fraction(3, 4)), ("12%", 12), (r"\sqrt{2}", None), ("0.", 0)],
+)
+def test_exact_value_of_an_answer_as_a_benchmark_writes_it(gold, value):
+    assert exact_value(gold, "math") == exact_value(gold) == value
+
+
+def test_letter_or_number_of_a_choice_has_no_value():
+    assert exact_value("C", "choice") is exact_value("5", "choice") is None
 
 
 def test_exact_value_of_monsters_is_bounded_and_quick():
