@@ -1,7 +1,7 @@
 """Reading finished run folders, and telling whether two of them may be compared."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ _FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("task", "style", "model", "model_source", "model_fingerprint", "data_sha256"), (str,)),
     **dict.fromkeys(("task_version", "items", "seed"), (int,)),
     **dict.fromkeys(("settings", "versions"), (dict,)),
-    "seconds": (int, float),
+    "seconds": (float, int, type(None)),
 }
 _RECORD_TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("index", "tokens"), (int,)),
@@ -64,6 +64,8 @@ def load_run(folder: Path | str) -> SavedRun:
     """
     path = Path(folder)
     header = _load_header(path)
+    if not (path / RECORDS_FILE).is_file():
+        raise InputError(f"{path} holds no {RECORDS_FILE}: it was stopped. Finish it with the command that began it.")
     # Only "\n" ends a line: a model's text may hold other separators.
     lines = _read(path / RECORDS_FILE).removesuffix("\n").split("\n")
     records = [_load_record(path, number, line) for number, line in enumerate(lines, 1) if lines != [""]]
@@ -133,31 +135,33 @@ def _check_fields(found: Mapping[str, Any], types: Mapping[str, tuple[type, ...]
 
 # ---------------------------------------------------------------- what may be compared
 
-_MUST_MATCH: Mapping[str, Callable[[SavedRun], Any]] = {
-    "task": lambda run: run.task,
-    "task_version": lambda run: run.header["task_version"],
-    "style": lambda run: run.header["style"],
-    "limit": lambda run: run.limit,
-    "data_sha256": lambda run: run.header["data_sha256"],
-    "items": lambda run: run.header["items"],
-    "id": lambda run: {record["id"] for record in run.records},
-    "gold": lambda run: {record["id"]: record["gold"] for record in run.records},
-}
+_SETTINGS = ("limit", "max_new_tokens", "template", "run_programs")
+"""Those that decide what is asked and how it may be answered; batch size, device and precision are not among them."""
 
 
 def check_comparable(first: SavedRun, second: SavedRun) -> None:
     """Refuse two runs whose difference would not be the models'.
 
-    Other settings, such as the batch size, may differ; a report shows them.
+    Settings that only change how fast a run goes, or how precisely, may differ; a report shows them.
 
     Raises:
         InputError: one line that names the first field in which they differ.
     """
-    for field, value_of in _MUST_MATCH.items():
-        one, other = value_of(first), value_of(second)
-        if one != other:
-            shown = "" if field in ("id", "gold") else f" ({one!r:.70} and {other!r:.70})"
+    other = _what_must_match(second)
+    for field, value in _what_must_match(first).items():
+        if value != other[field]:
+            shown = "" if field in ("id", "gold") else f" ({value!r:.70} and {other[field]!r:.70})"
             raise InputError(
                 f"{first.path} and {second.path} cannot be compared: they differ in `{field}`{shown}. "
                 "Evaluate both in the same way."
             )
+
+
+def _what_must_match(run: SavedRun) -> dict[str, Any]:
+    return {
+        **{name: run.header[name] for name in ("task", "task_version", "style")},
+        **{name: run.header["settings"].get(name) for name in _SETTINGS},
+        **{name: run.header[name] for name in ("data_sha256", "items")},
+        "id": {record["id"] for record in run.records},
+        "gold": {record["id"]: record["gold"] for record in run.records},
+    }

@@ -33,7 +33,7 @@ def test_folder_that_is_none_or_lacks_a_file_is_refused(tmp_path):
         load_run(tmp_path / "nowhere")
     folder = write_run(tmp_path / "run", records("42"))
     (folder / "records.jsonl").unlink()
-    with pytest.raises(InputError, match=r"holds no records\.jsonl"):
+    with pytest.raises(InputError, match=r"holds no records\.jsonl: it was stopped"):
         load_run(folder)
 
 
@@ -94,6 +94,7 @@ def test_line_that_is_no_record_is_refused_by_its_number(tmp_path, line, said):
         ("task_version", {"task_version": 2}),
         ("style", {"style": "pot"}),
         ("limit", {"settings": {"limit": 2}}),
+        ("max_new_tokens", {"settings": {"limit": None, "max_new_tokens": 64}}),
         ("data_sha256", {"data_sha256": "e" * 64}),
     ],
 )
@@ -123,5 +124,10 @@ def test_runs_on_other_items_are_refused_by_the_field(tmp_path, field, lines):
 
 def test_runs_of_other_models_batches_and_machines_may_be_compared(tmp_path):
     first = load_run(write_run(tmp_path / "first", records("42", "1")))
-    changes = {"model": "b", "seconds": 1, "versions": {}, "settings": {"limit": None, "batch_size": 4}}
+    changes = {
+        "model": "b",
+        "seconds": 1,
+        "versions": {},
+        "settings": {"limit": None, "max_new_tokens": 512, "batch_size": 4},
+    }
     check_comparable(first, load_run(write_run(tmp_path / "second", records("1", "42"), **changes)))
