@@ -15,13 +15,14 @@ def place_title(place: int) -> str:
 
 
 def looks_of(names: Sequence[str]) -> list[Look]:
-    """A look for each model: a loss its own, all others what losses leave free, in turn."""
-    free = [look for name, look in LOOKS.items() if name not in names and name != "base"] or [look_of("")]
+    """A look for each model: a loss its own, also as "embedded:del"; all others what is left free, in turn."""
+    losses = [name.rpartition(":")[2] for name in names]
+    free = [look for loss, look in LOOKS.items() if loss not in losses and loss != "base"] or [look_of("")]
     looks, others = [], 0
-    for name in names:
-        borrowed = free[others % len(free)]
-        looks.append(LOOKS.get(name) or borrowed._replace(title=escape_text(name, longest=60)))
-        others += name not in LOOKS
+    for name, loss in zip(names, losses, strict=True):
+        look = LOOKS.get(loss) or free[others % len(free)]
+        looks.append(look if name in LOOKS else look._replace(title=escape_text(name, longest=60)))
+        others += loss not in LOOKS
     return looks
 
 

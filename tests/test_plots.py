@@ -226,6 +226,9 @@ def test_place_accuracy_shows_the_given_shares_from_the_highest_place_down():
 def test_place_accuracy_gives_each_model_a_look_and_takes_no_models_or_places():
     figure = plot_place_accuracy({f"model-{i}": places((0, i)) for i in range(7)})
     assert len({(line.marker.color, line.marker.symbol) for line in figure.data}) == 7
+    family = plot_place_accuracy({"embedded": places((0, 3)), "embedded:del": places((0, 3))}).data
+    assert [line.name for line in family] == ["embedded", "embedded:del"]
+    assert family[1].marker.color == COLOURS["del"] != family[0].marker.color
     assert len(plot_place_accuracy({}).data) == 0
     assert plot_place_accuracy({"mle": {}}).data[0].x == ()
     assert [place_title(place) for place in (4, 2, -1, -12)] == ["10⁴", "hundreds", "tenths", "10⁻¹²"]

@@ -139,6 +139,7 @@ def comparison_section(runs: Sequence[SavedRun], labels: Labels) -> Section:
     text = (
         "Second model less first on the same items, in percentage points, with the paired bootstrap's 95 % interval; "
         "p is McNemar's exact two-sided test on the items that only one of them gets right. "
+        "Where no item changed the interval has no width, which says little of other items. "
         f"Of {len(rows)} comparisons some come out by chance; p is not corrected for that."
     )
     header = ["task", "first", "second", "reading", "difference", "only first", "only second", "p"]
