@@ -24,8 +24,8 @@ from delcore.errors import InputError
 from delcore.intervals import Interval, mcnemar_p, mean_of_changes, mean_of_shares, wilson_interval
 
 Record = Mapping[str, Any]
-
 WAYS = ("strict", "flexible")
+"""The two readings of a record."""
 
 # ---------------------------------------------------------------- accuracy
 
