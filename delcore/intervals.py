@@ -1,5 +1,6 @@
 """Intervals: how sure a mean, a share or a difference is."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,6 +51,112 @@ def t_interval(values: Sequence[float]) -> Interval:
         return Interval(mean, None, None, n)
     half = float(t.ppf((1 + CONFIDENCE) / 2, n - 1)) * statistics.stdev(values) / n**0.5
     return Interval(mean, mean - half, mean + half, n)
+
+
+def wilson_interval(hits: int, count: int) -> Interval:
+    """A share with Wilson's score interval, which stays within 0 and 1 and has a width even at 0 and at 1.
+
+    Args:
+        hits: items that are so.
+        count: all items.
+
+    Raises:
+        InputError: no items, or more hits than items.
+
+    Source: Wilson 1927, without continuity correction.
+
+    >>> found = wilson_interval(81, 263)
+    >>> round(found.low, 4), round(found.high, 4)
+    (0.2553, 0.3662)
+    """
+    _check_counts(count, hits)
+    z = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    share, shrink = hits / count, 1 + z * z / count
+    centre = (share + z * z / (2 * count)) / shrink
+    half = z / shrink * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    low, high = (0.0 if hits == 0 else centre - half), (1.0 if hits == count else centre + half)
+    return Interval(share, low, high, count)
+
+
+def mcnemar_p(gained: int, lost: int) -> float:
+    """Two-sided exact McNemar test: how likely so uneven a split is if either system wins a changed item by a toss.
+
+    The plain exact test (binomial, not mid-p), which is never too bold; items that both get right or wrong say nothing.
+
+    Args:
+        gained: items that only the second system gets right.
+        lost: items that only the first gets right.
+
+    Returns:
+        p from 0 to 1; 1 where no item changed.
+
+    Raises:
+        InputError: a negative number.
+
+    >>> mcnemar_p(1, 6)
+    0.125
+    """
+    if min(gained, lost) < 0:
+        raise InputError(f"`gained` and `lost` must be 0 or more; got {gained} and {lost}.")
+    n, term, tail = gained + lost, 1, 0
+    for k in range(min(gained, lost) + 1):  # whole numbers, so that nothing underflows
+        tail, term = tail + term, term * (n - k) // (k + 1)
+    return min(1.0, 2 * tail / 2**n)
+
+
+def mean_of_shares(shares: Sequence[tuple[int, int]], *, draws: int = 10_000, seed: int = 0) -> Interval:
+    """Unweighted mean of the shares of several tasks, with the percentile bootstrap over the items within each task.
+
+    Resampling items that are only right or wrong makes the number of right ones binomial, so that is what is drawn.
+
+    Args:
+        shares: hits and items of each task.
+        draws: resamples.
+        seed: of the draws.
+
+    Returns:
+        The interval, whose `count` is the items of all tasks; it has no width where every task is all right or all
+        wrong.
+
+    Raises:
+        InputError: no task, a task without items, or more hits than items.
+    """
+    return mean_of_changes([(hits, 0, count) for hits, count in shares], draws=draws, seed=seed)
+
+
+def mean_of_changes(changes: Sequence[tuple[int, int, int]], *, draws: int = 10_000, seed: int = 0) -> Interval:
+    """Mean over tasks of the difference of two shares on the same items, with the paired percentile bootstrap.
+
+    An item adds 1 where only the second system is right, −1 where only the first is, else 0. Resampling such items
+    makes their numbers multinomial, so that is what is drawn; with one task it is the plain paired bootstrap.
+
+    Args:
+        changes: of each task: items gained, items lost, and all items.
+        draws: resamples.
+        seed: of the draws.
+
+    Raises:
+        InputError: no task, a task without items, or more changes than items.
+    """
+    if not changes:
+        raise InputError("A mean needs at least one task.")
+    generator = np.random.default_rng(seed)
+    drawn = np.zeros(draws)
+    for gained, lost, count in changes:
+        _check_counts(count, gained, lost)
+        chances = np.array([gained, lost, count - gained - lost]) / count
+        counts = generator.multinomial(count, chances, size=draws)  # [draws, 3]
+        drawn += (counts[:, 0] - counts[:, 1]) / (count * len(changes))
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    mean = statistics.fmean((gained - lost) / count for gained, lost, count in changes)
+    return Interval(mean, float(low), float(high), sum(count for *_, count in changes))
+
+
+def _check_counts(count: int, *parts: int) -> None:
+    if count < 1:
+        raise InputError(f"A share needs at least one item; got {count}.")
+    if min(parts) < 0 or sum(parts) > count:
+        raise InputError(f"Of {count} items there cannot be {' and '.join(map(str, parts))}.")
 
 
 def bootstrap_ratio(system: Ratio, other: Ratio | None = None, *, draws: int = 10_000, seed: int = 0) -> Interval:

@@ -26,17 +26,22 @@ from delcore._panels import (
     marked_line,
     round_up,
 )
+from delcore._places import looks_of, place_layout, place_line, place_title
 from delcore.analysis import entropy_nats
+from delcore.intervals import Interval
 
 __all__ = [
     "COLOURS",
     "TITLES",
     "escape_text",
+    "figure_html",
     "plot_differences",
     "plot_gradients",
     "plot_metrics",
     "plot_overlay",
+    "plot_place_accuracy",
     "plot_small_multiples",
+    "place_title",
     "show_static",
     "title_of",
 ]
@@ -162,6 +167,30 @@ def plot_metrics(logs: Mapping[str, Sequence[Mapping[str, float]]], field: str, 
             marker={"symbol": look.marker},
         )
     return figure
+
+
+def plot_place_accuracy(shares: Mapping[str, Mapping[int, Interval]]) -> go.Figure:
+    """Share of right digits at each place of the right answers, one line per model with its intervals.
+
+    Args:
+        shares: name of a model to the share at each place: 0 for units, −1 for tenths.
+    """
+    looks = looks_of(list(shares))
+    data = [place_line(look, one, i) for i, (look, one) in enumerate(zip(looks, shares.values(), strict=True))]
+    return _figure(data, place_layout(shares))
+
+
+def figure_html(figure: go.Figure, div_id: str, *, with_library: bool) -> str:
+    """A figure as part of a page.
+
+    Args:
+        figure: any.
+        div_id: of its element; one of its own on the page.
+        with_library: whether plotly.js (some 5 MB) comes with it, as it must with the first figure of a page.
+    """
+    return figure.to_html(
+        full_html=False, include_plotlyjs=with_library, div_id=div_id, config={"displayModeBar": False}
+    )
 
 
 def show_static(width: int = 960) -> None:

@@ -11,13 +11,17 @@ import pytest
 from delcore import LOSSES
 from delcore._panels import LOOKS, round_up
 from delcore.arithmetic import DESIGN_LAW, LAWS
+from delcore.intervals import wilson_interval
 from delcore.plots import (
     COLOURS,
     TITLES,
     escape_text,
+    figure_html,
+    place_title,
     plot_differences,
     plot_gradients,
     plot_overlay,
+    plot_place_accuracy,
     plot_small_multiples,
     title_of,
 )
@@ -199,3 +203,39 @@ def test_plots_import_neither_torch_nor_streamlit():
     code = "import sys, delcore.plots; print({'torch', 'transformers', 'streamlit', 'pandas'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "set()", done.stderr
+
+
+# ---------------------------------------------------------------- digits by place
+
+
+def places(*shares):
+    return {place: wilson_interval(hits, 20) for place, hits in shares}
+
+
+def test_place_accuracy_shows_the_given_shares_from_the_highest_place_down():
+    figure = plot_place_accuracy({"mle": places((-1, 5), (1, 20), (0, 10)), HOSTILE: places((0, 0))})
+    mle, other = figure.data
+    assert (mle.name, tuple(mle.x), tuple(mle.y)) == ("MLE", (1, 0, -1), (1.0, 0.5, 0.25))
+    assert mle.marker.color == COLOURS["mle"] != other.marker.color
+    assert mle.error_y.array[0] == 0.0 and mle.error_y.arrayminus[0] == pytest.approx(1 - wilson_interval(20, 20).low)
+    assert figure.layout.xaxis.ticktext == ("tens", "units", "tenths")
+    assert figure.layout.xaxis.range[0] > figure.layout.xaxis.range[1]
+    assert "<" not in other.name and "$" not in other.name
+
+
+def test_place_accuracy_gives_each_model_a_look_and_takes_no_models_or_places():
+    figure = plot_place_accuracy({f"model-{i}": places((0, i)) for i in range(7)})
+    assert len({(line.marker.color, line.marker.symbol) for line in figure.data}) == 7
+    family = plot_place_accuracy({"embedded": places((0, 3)), "embedded:del": places((0, 3))}).data
+    assert [line.name for line in family] == ["embedded", "embedded:del"]
+    assert family[1].marker.color == COLOURS["del"] != family[0].marker.color
+    assert len(plot_place_accuracy({}).data) == 0
+    assert plot_place_accuracy({"mle": {}}).data[0].x == ()
+    assert [place_title(place) for place in (4, 2, -1, -12)] == ["10⁴", "hundreds", "tenths", "10⁻¹²"]
+
+
+def test_figure_html_carries_the_library_once_and_no_markup_of_a_name():
+    figure = plot_place_accuracy({"</script><script>alert(1)</script>": places((0, 3))})
+    alone = figure_html(figure, "here", with_library=False)
+    assert 'id="here"' in alone and len(alone) < 20_000 and "<script>alert" not in alone
+    assert len(figure_html(figure, "here", with_library=True)) > 1_000_000
