@@ -127,14 +127,18 @@ def run_job(
         return before
     kept = {record["index"]: record for record in before.records}
     parts = read_parts(job.path)
+    earlier = sum(part["seconds"] for done in parts.values() for part in done.values()) / team.size
     shown = Shown(job.task.title, len(job.items), len(kept.keys() | parts.keys()), progress)
     team.wait()  # everybody has read; from here on files change
     with PartsFile(job.path, team.rank) as file:
         for part in ("program", "text") if job.config.style == "pot" else ("text",):
             prompts = dealt(pending(job, kept, parts, part), team)
+            last = time.perf_counter()
             for batch in answered(job, loaded, part, prompts, lambda: signal() != 0):
+                now = time.perf_counter()
                 for index, facts in batch.items():
-                    file.add(index, part, facts)
+                    file.add(index, part, {**facts, "seconds": (now - last) / len(batch)})
+                last = now
                 shown.add(part, len(batch), len(prompts))
             if signal():
                 raise StoppedEarlyError(signal())
@@ -142,7 +146,7 @@ def run_job(
             parts = read_parts(job.path)  # of all processes: whose programs gave no answer is asked in words
             team.wait()
     if team.rank == 0:
-        seconds = round(time.perf_counter() - started, 2)
+        seconds = round(earlier + time.perf_counter() - started, 2)
         write_run(job.path, {**job.header, "seconds": seconds}, records_of(job, kept, parts))
     team.wait()
     return read_run(job.path)

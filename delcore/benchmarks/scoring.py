@@ -14,6 +14,10 @@ from delcore.benchmarks.readers import LETTERS
 _LONG_FLOAT = re.compile(r"(?<![\w.])-?\d+\.\d{11,}(?:e[+-]?\d+)?(?![\w.])")
 
 
+PROGRAM_FIELDS = ("prompt", "output", "tokens", "finish", "status", "printed", "detail")
+"""What a record keeps of a program, also where words answered."""
+
+
 class Verdict(NamedTuple):
     """The readings of one text and whether they are right; the names are those of a record."""
 
@@ -95,7 +99,7 @@ def make_record(item: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]])
         "from": source,
         "outcome": program["status"] if program else None,
         "options": list(options),
-        "program": dict(program) if program else None,
+        "program": {key: program[key] for key in PROGRAM_FIELDS} if program else None,
     }
 
 

@@ -180,7 +180,10 @@ def test_signal_ends_it_and_keeps_what_is_finished(config, written, monkeypatch)
     assert stopped.value.args == (signal.SIGTERM,)
     assert len((config.out / "arithmetic" / "parts-0.jsonl").read_text().splitlines()) == 4  # the batch that was done
     assert not (config.out / "arithmetic" / RECORDS).exists()
-    assert evaluate_model(config, loaded=tiny_loaded())[0].finished
+    parts = [json.loads(line) for line in (config.out / "arithmetic" / "parts-0.jsonl").read_text().splitlines()]
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    assert run.finished
+    assert run.header["seconds"] > sum(part["seconds"] for part in parts) > 0  # of both commands
 
 
 def test_other_model_or_settings_in_the_same_folder_are_refused_before_any_answer(config, written):
