@@ -1,11 +1,12 @@
 """What a model says about digits: logits at chosen positions, what ten of them mean, and greedy text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import StoppingCriteria, StoppingCriteriaList
 
 from delcore.data import pad_id
 from delcore.digits import DigitVocab
@@ -92,25 +93,78 @@ def write_greedily(model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]],
 
 @torch.inference_mode()
 def append_greedily(
-    model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], max_new_tokens: int, **generation: Any
-) -> Int[Tensor, "prompts new"]:
-    """The tokens that follow each tokenised prompt; prompts are padded on the left, what has ended on the right.
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    *,
+    is_over: Callable[[Sequence[int]], bool] = lambda new: False,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[list[int]]:
+    """The tokens that follow each tokenised prompt, up to its end token.
+
+    Prompts are padded on the left. Whenever half of them have ended, the others go on in a batch of their own, with
+    what the model has kept of them.
 
     Args:
         model: a causal language model.
         tokenizer: its tokenizer.
         prompts: token ids; none may be empty.
         max_new_tokens: at most so many.
-        **generation: more for the model's `generate`, such as `stopping_criteria`.
+        is_over: whether a prompt's new tokens are enough, asked after each of them.
+        stopped: asked after every token; once it says yes, all end where they are.
     """
     length, pad = max(map(len, prompts)), pad_id(tokenizer)
     rows = torch.tensor([[pad] * (length - len(row)) + list(row) for row in prompts], device=model.device)
     mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in prompts], device=model.device)
-    out = model.generate(
-        input_ids=rows,
-        attention_mask=mask,
-        max_new_tokens=max_new_tokens,
-        pad_token_id=pad,
-        **{**PLAIN, **generation},
-    )
-    return out[:, length:]
+    ends = end_ids(model, tokenizer)
+    new: dict[int, list[int]] = {}
+    waiting, cache = list(range(len(prompts))), None
+    while waiting:
+        watch = _Watch(length, lambda row: row[-1] in ends or len(row) >= max_new_tokens or is_over(row), stopped)
+        out = model.generate(
+            input_ids=rows,
+            attention_mask=mask,
+            cache=cache,
+            max_new_tokens=max_new_tokens - (rows.shape[1] - length),
+            pad_token_id=pad,
+            stopping_criteria=StoppingCriteriaList([watch]),
+            return_dict_in_generate=True,
+            **PLAIN,
+        )
+        cache = out.get("cache")
+        for row in range(len(waiting)) if stopped() else watch.lengths:
+            kept = watch.lengths.get(row)
+            new[waiting[row]] = out.sequences[row, length:][:kept].tolist()
+        on = [row for row in range(len(waiting)) if waiting[row] not in new]
+        waiting = [waiting[row] for row in on]
+        if waiting:
+            cache = cache if hasattr(cache, "batch_select_indices") else None  # None: read it all again
+            if cache is not None:
+                cache.batch_select_indices(torch.tensor(on, device=rows.device))
+            rows = out.sequences[on]
+            mask = nn.functional.pad(mask[on], (0, rows.shape[1] - mask.shape[1]), value=1)
+    return [new[i] for i in range(len(prompts))]
+
+
+def end_ids(model: Any, tokenizer: Any) -> set[int]:
+    """The tokens that end a text, as model and tokenizer have them."""
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    return {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
+
+
+class _Watch(StoppingCriteria):
+    """Notes where each row of a batch ends, and ends them all once half of them have."""
+
+    def __init__(self, start: int, is_over: Callable[[list[int]], bool], stopped: Callable[[], bool]) -> None:
+        """Watch the columns from `start` on."""
+        self.start, self.is_over, self.stopped = start, is_over, stopped
+        self.lengths: dict[int, int] = {}
+
+    def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
+        """Which rows are done, after each token."""
+        for row, new in enumerate(input_ids[:, self.start :].tolist()):
+            if row not in self.lengths and self.is_over(new):
+                self.lengths[row] = len(new)
+        enough = self.stopped() or 2 * len(self.lengths) >= len(input_ids)
+        return torch.tensor([enough or row in self.lengths for row in range(len(input_ids))], device=input_ids.device)

@@ -8,12 +8,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-import torch
-from torch import Tensor
-from transformers import StoppingCriteria, StoppingCriteriaList
-
 from delcore.benchmarks.prompts import Cut
-from delcore.readout import append_greedily, prompt_ids
+from delcore.readout import append_greedily, end_ids, prompt_ids
 
 Finish = Literal["end", "marker", "length", "prompt_too_long"]
 
@@ -63,17 +59,22 @@ def answer_greedily(
         stopped: asked after every token; once it says yes, the answers that are whole are yielded and nothing more.
     """
     ids = {i: prompt_ids(tokenizer, prompt) for i, prompt in prompts.items()}
+    ends = end_ids(model, tokenizer)
     too_long = [i for i, tokens in ids.items() if not 0 < len(tokens) < context]
     if too_long:
         yield [(i, Answer("", 0, "prompt_too_long")) for i in too_long]
     for where, room in _batches(
         {i: len(ids[i]) for i in ids.keys() - set(too_long)}, max_new_tokens, batch_size, context
     ):
-        watch = Watch(model, tokenizer, max(len(ids[i]) for i in where), cut, room, stopped)
         rows = append_greedily(
-            model, tokenizer, [ids[i] for i in where], room, stopping_criteria=StoppingCriteriaList([watch])
+            model,
+            tokenizer,
+            [ids[i] for i in where],
+            room,
+            is_over=lambda new: _shows_marker(tokenizer, new, cut),
+            stopped=stopped,
         )
-        answers = [watch.answer(row, tokens) for row, tokens in enumerate(rows.tolist())]
+        answers = [_answer(tokenizer, row, cut, ends, room) for row in rows]
         yield [(i, answer) for i, answer in zip(where, answers, strict=True) if answer is not None]
         if stopped():
             return
@@ -93,51 +94,28 @@ def _batches(
             yield members[start : start + size], room
 
 
-class Watch(StoppingCriteria):
-    """Notes where each row of a batch ends, and ends it there."""
+def _shows_marker(tokenizer: Any, new: Sequence[int], cut: Cut) -> bool:
+    """Whether an answer has come to a marker; the whole text is looked at only if its tail shows one."""
+    tail = "x\n" + _decode(tokenizer, new[-TAIL:])  # as if a line began there
+    return _is_cut(tail, cut) and _is_cut(_decode(tokenizer, new), cut)
 
-    def __init__(
-        self, model: Any, tokenizer: Any, start: int, cut: Cut, room: int, stopped: Callable[[], bool]
-    ) -> None:
-        """Watch the columns from `start` on."""
-        self.tokenizer, self.start, self.cut, self.room, self.stopped = tokenizer, start, cut, room, stopped
-        ends = getattr(model.generation_config, "eos_token_id", None)
-        self.ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
-        self._lengths: dict[int, int] = {}
 
-    def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
-        """Which rows are done, after each token."""
-        count = input_ids.shape[1] - self.start
-        tails = input_ids[:, max(self.start, input_ids.shape[1] - TAIL) :].tolist()
-        for row, tail in enumerate(tails):
-            if row not in self._lengths and self._is_done(input_ids, row, tail, count):
-                self._lengths[row] = count
-        everything = self.stopped()
-        done = [everything or row in self._lengths for row in range(len(tails))]
-        return torch.tensor(done, device=input_ids.device)
+def _is_cut(text: str, cut: Cut) -> bool:
+    text += "x"  # a marker that counts only at the end of a line must not be taken for one before the line ends
+    return cut(text) != text
 
-    def _is_done(self, input_ids: Tensor, row: int, tail: Sequence[int], count: int) -> bool:
-        if tail[-1] in self.ends or count >= self.room:
-            return True
-        # The tail is looked at as if a line began there, and the whole text only if that shows a marker.
-        if not self._has_marker("x\n" + self._text(tail)):
-            return False
-        return self._has_marker(self._text(input_ids[row, self.start :].tolist()))
 
-    def _has_marker(self, text: str) -> bool:
-        text += "x"  # a marker that counts only at the end of a line must not be taken for one before the line ends
-        return self.cut(text) != text
+def _decode(tokenizer: Any, ids: Sequence[int]) -> str:
+    text: str = tokenizer.decode(ids, skip_special_tokens=True)
+    return text
 
-    def _text(self, ids: Sequence[int]) -> str:
-        text: str = self.tokenizer.decode(ids, skip_special_tokens=True)
-        return text
 
-    def answer(self, row: int, tokens: Sequence[int]) -> Answer | None:
-        """What one row wrote; None if it was stopped before its end."""
-        if row not in self._lengths:
-            return None
-        kept = tokens[: self._lengths[row]]
-        text = self._text(kept)
-        output = self.cut(text)
-        finish: Finish = "marker" if output != text else "end" if kept[-1] in self.ends else "length"
-        return Answer(output, len(kept), finish)
+def _answer(tokenizer: Any, new: Sequence[int], cut: Cut, ends: set[int], room: int) -> Answer | None:
+    """What one row wrote; None if it was stopped before its end."""
+    text = _decode(tokenizer, new)
+    output = cut(text)
+    ended = bool(new) and new[-1] in ends
+    if not ended and len(new) < room and not _is_cut(text, cut):
+        return None
+    finish: Finish = "marker" if output != text else "end" if ended else "length"
+    return Answer(output, len(new), finish)

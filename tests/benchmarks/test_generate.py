@@ -4,13 +4,14 @@ import random
 
 import pytest
 import torch
+from transformers import DynamicCache
 
 from delcore.answers import cut_at_next_question
 from delcore.benchmarks import generate
 from delcore.benchmarks.generate import Answer, answer_greedily
 from delcore.benchmarks.prompts import cut_after_program
 from delcore.models import load_model
-from delcore.readout import prompt_ids
+from delcore.readout import append_greedily, prompt_ids
 from tests.models_for_tests import tiny_loaded
 
 PROMPTS = dict(
@@ -50,24 +51,38 @@ def slow_greedy(loaded, prompt: str, room: int) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("batch_size", [1, 4, 6])
-def test_batched_tokens_equal_those_of_one_prompt_at_a_time(seed, batch_size, monkeypatch):
+def test_batched_tokens_equal_those_of_one_prompt_at_a_time(seed, batch_size):
     loaded = tiny_loaded(seed=seed)
-    decoded = []
-    keep = generate.Watch.answer
-
-    def note(self, row, tokens):
-        answer = keep(self, row, tokens)
-        decoded.append((tokens[: answer.tokens], answer))
-        return answer
-
-    monkeypatch.setattr(generate.Watch, "answer", note)
     answers = collect(loaded, PROMPTS, batch_size=batch_size)
-    written = {tuple(tokens) for tokens, _ in decoded}
-    assert written == {tuple(slow_greedy(loaded, prompt, 12)) for prompt in PROMPTS.values()}
+    written = append_greedily(*loaded[:2], [prompt_ids(loaded.tokenizer, prompt) for prompt in PROMPTS.values()], 12)
     for i, prompt in PROMPTS.items():
         tokens = slow_greedy(loaded, prompt, 12)
+        assert written[i] == tokens
         assert answers[i].tokens == len(tokens)
         assert answers[i].output == loaded.tokenizer.decode(tokens, skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["cache", "no cache that can be cut"])
+def test_rows_that_go_on_alone_write_what_they_would_have_written(keeps, monkeypatch):
+    """Each prompt ends at another token, so the batch is cut again and again."""
+    loaded = tiny_loaded()
+    sizes = []
+    real = type(loaded.model).generate
+
+    def generate_and_note(self, **arguments):
+        sizes.append(len(arguments["input_ids"]))
+        return real(self, **arguments)
+
+    monkeypatch.setattr(type(loaded.model), "generate", generate_and_note)
+    if not keeps:
+        monkeypatch.delattr(DynamicCache.__mro__[1], "batch_select_indices")
+    prompts = [prompt_ids(loaded.tokenizer, prompt) for prompt in PROMPTS.values()]
+    ends = dict(zip(map(tuple, prompts), (3, 9, 1, 5, 7, 2), strict=True))
+    whole = [slow_greedy(loaded, prompt, 12) for prompt in PROMPTS.values()]
+    over = {tuple(new[:end]) for new, end in zip(whole, ends.values(), strict=True)}
+    found = append_greedily(*loaded[:2], prompts, 12, is_over=lambda new: tuple(new) in over)
+    assert found == [new[:end] for new, end in zip(whole, ends.values(), strict=True)]
+    assert sizes == [6, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -165,19 +180,20 @@ def write(monkeypatch):
     def write(*texts: str, cut=cut_at_next_question, room: int = 600, batch_size: int = 8, **more) -> list[Answer]:
         script = {f"prompt {n:03}": text for n, text in enumerate(texts)}
 
-        def scripted(model, tokenizer, prompts, max_new_tokens, *, stopping_criteria):
+        def scripted(model, tokenizer, prompts, max_new_tokens, *, is_over, stopped):
             rows = [script[tokenizer.decode(ids, skip_special_tokens=True)] for ids in prompts]
             coming = [tokenizer(text, add_special_tokens=False)["input_ids"] + [2] for text in rows]
-            written = torch.tensor(prompts)
-            done = torch.zeros(len(prompts), dtype=torch.bool)
+            new: list[list[int]] = [[] for _ in rows]
+            over = [False] * len(rows)
             for t in range(max_new_tokens):
-                column = [0 if over else ids[t] for over, ids in zip(done.tolist(), coming, strict=True)]
-                written = torch.cat([written, torch.tensor(column).unsqueeze(1)], 1)
-                done |= stopping_criteria(written, None)
+                for row, ids in enumerate(coming):
+                    if not over[row]:
+                        new[row].append(ids[t])
+                        over[row] = ids[t] == 2 or is_over(new[row])
                 steps.append(t)
-                if done.all():
+                if all(over) or stopped():
                     break
-            return written[:, len(prompts[0]) :]
+            return new
 
         monkeypatch.setattr(generate, "append_greedily", scripted)
         prompts = dict(enumerate(script))
