@@ -1,0 +1,65 @@
+"""What each place rule weighs along a number, and how far it jumps at the decimal point."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from delcore.digits import PLACE_RULES, DigitVocab, place_weights
+from delcore.errors import InputError
+
+_CHARACTERS = "0123456789."
+
+
+@dataclass(frozen=True, eq=False)
+class PlaceWeights:
+    """Weights u of the digits of one number under some rules.
+
+    Args:
+        text: the number.
+        rules: names of the place rules.
+        values: [rule, character]; NaN at the point, which has no digit term.
+        jumps: weight of the first decimal less that of the units digit, [rule]; NaN without a point between digits.
+        ratios: the first divided by the second, [rule].
+        falls: whether a digit never weighs more than one before it, [rule].
+    """
+
+    text: str
+    rules: tuple[str, ...]
+    values: NDArray[np.float64]
+    jumps: NDArray[np.float64]
+    ratios: NDArray[np.float64]
+    falls: NDArray[np.bool_]
+
+
+def measure_place_weights(text: str = "123.456", rules: Sequence[str] = PLACE_RULES) -> PlaceWeights:
+    """Weigh one number by some rules, through the function that training uses.
+
+    Args:
+        text: digits with at most one point.
+        rules: of `delcore.place_weights`.
+
+    Raises:
+        InputError: something else than a number, or an unknown rule.
+
+    >>> measure_place_weights("3.14", ["decimal"]).values.round(4).tolist()
+    [[2.0, nan, 0.9612, 0.9423]]
+    """
+    if text.count(".") > 1 or set(text) - set(_CHARACTERS) or not text.strip("."):
+        raise InputError(f'`text` must be digits with at most one point, such as "123.456"; got {text!r}.')
+    labels = torch.tensor([[_CHARACTERS.index(character) for character in text]])
+    vocab = DigitVocab(range(10), dot=10)
+    values = np.stack([place_weights(labels, vocab, rule)[0].double().numpy() for rule in rules])
+    point = text.find(".")
+    values[:, [i for i in range(len(text)) if i == point]] = np.nan
+    before, after = (values[:, i] if 0 < point < len(text) - 1 else np.full(len(rules), np.nan) for i in _around(point))
+    digits = np.delete(values, point, 1) if point >= 0 else values
+    return PlaceWeights(
+        text, tuple(rules), values, after - before, after / before, np.asarray((np.diff(digits) <= 0).all(-1))
+    )
+
+
+def _around(point: int) -> tuple[int, int]:
+    return point - 1, point + 1
