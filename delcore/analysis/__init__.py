@@ -7,14 +7,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from delcore.analysis.calibration import Calibration, measure_calibration
-    from delcore.analysis.criteria import CriterionFits, fit_criteria
+    from delcore.analysis.calibration import measure_calibration
+    from delcore.analysis.criteria import fit_criteria
     from delcore.analysis.digit_measures import MEASURES, measure_confusion, measure_digits_by, measure_offsets
-    from delcore.analysis.embeddings import CONTEXTS, DigitEmbeddings, generated_contexts, load_table, read_states
+    from delcore.analysis.embeddings import CONTEXTS, generated_contexts, load_table, read_states
     from delcore.analysis.gaps import EntropyGap, judge_gap, measure_gap_by, measure_law_gap
-    from delcore.analysis.places import PlaceWeights, measure_place_weights
+    from delcore.analysis.outcomes import (
+        Calibration,
+        CriterionFits,
+        DigitEmbeddings,
+        DigitSimilarity,
+        EquilibriumScan,
+        PcaMap,
+        PlaceWeights,
+        TsneMap,
+    )
+    from delcore.analysis.places import measure_place_weights
     from delcore.analysis.predictions import DigitPredictions, predict_digits
-    from delcore.analysis.projection import PcaMap, TsneMap, project_pca, project_tsne
+    from delcore.analysis.projection import project_pca, project_tsne
     from delcore.analysis.records import (
         KnownLaw,
         entropy_nats,
@@ -24,30 +34,30 @@ if TYPE_CHECKING:
         tabulate_record,
     )
     from delcore.analysis.results import Axis, Measured, Provenance
-    from delcore.analysis.scans import EquilibriumScan, scan_equilibria, temper_law
-    from delcore.analysis.similarity import DigitSimilarity, measure_similarity
+    from delcore.analysis.scans import scan_equilibria, temper_law
+    from delcore.analysis.similarity import measure_similarity
     from delcore.analysis.single_loss import LossAt, measure_loss_at
     from delcore.analysis.strength import Strength, match_alphas, measure_strength
 
 _HOMES = {
     "Axis": "results",
     "CONTEXTS": "embeddings",
-    "Calibration": "calibration",
-    "CriterionFits": "criteria",
-    "DigitEmbeddings": "embeddings",
+    "Calibration": "outcomes",
+    "CriterionFits": "outcomes",
+    "DigitEmbeddings": "outcomes",
     "DigitPredictions": "predictions",
-    "DigitSimilarity": "similarity",
+    "DigitSimilarity": "outcomes",
     "EntropyGap": "gaps",
-    "EquilibriumScan": "scans",
+    "EquilibriumScan": "outcomes",
     "KnownLaw": "records",
     "LossAt": "single_loss",
     "MEASURES": "digit_measures",
     "Measured": "results",
-    "PcaMap": "projection",
-    "PlaceWeights": "places",
+    "PcaMap": "outcomes",
+    "PlaceWeights": "outcomes",
     "Provenance": "results",
     "Strength": "strength",
-    "TsneMap": "projection",
+    "TsneMap": "outcomes",
     "entropy_nats": "records",
     "fit_criteria": "criteria",
     "generated_contexts": "embeddings",

@@ -1,45 +1,13 @@
 """Does a digit that gets 80 % come true in 80 of 100 cases? Reliability, expected calibration error, Brier score."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from delcore.analysis.digit_measures import DRAWS, bootstrap_groups
+from delcore.analysis.outcomes import Calibration
 from delcore.analysis.predictions import DigitPredictions
-from delcore.analysis.results import Provenance
 from delcore.errors import InputError
 from delcore.intervals import CONFIDENCE, Interval
-
-CAVEATS = (
-    "ECE is above 0 by chance alone, more so with few digits in a bin.",
-    "Conditional on the token being a digit: digit mass is another question.",
-)
-
-
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """Reliability of the most probable digit, and two scores.
-
-    Args:
-        edges: borders of the bins of confidence, [bins + 1].
-        confidence: mean probability of the most probable digit, [bins]; NaN in an empty bin.
-        accuracy: share of them that are right, [bins].
-        counts: digits, [bins].
-        ece: expected calibration error, Σ (n/N)·|accuracy − confidence|, from 0 to 1.
-        brier: mean of Σ_k (p̂_k − [k = c])², from 0 to 2.
-        provenance: model and data.
-        caveats: what a reader must know.
-    """
-
-    edges: NDArray[np.float64]
-    confidence: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    ece: Interval
-    brier: Interval
-    provenance: Provenance
-    caveats: tuple[str, ...] = CAVEATS
 
 
 def measure_calibration(

@@ -6,7 +6,6 @@ the family if some w leaves nothing over.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from delcore.analysis.outcomes import CriterionFits
 from delcore.analysis.results import Provenance
 from delcore.equilibria import ExpectedLoss
 from delcore.errors import InputError
@@ -36,41 +36,10 @@ CRITERIA: Mapping[str, Criterion] = MappingProxyType(
 )
 """Criterion of NTL-WAS, of DIST2Loss and of DEL: from digit logits [points, 10] and [k = c] to φ, [points, 10]."""
 
-EXACT = 1e-6
-"""Relative residual below which a fit leaves nothing over."""
 
-POINTS = 40
+POINTS = 20
 SPREAD = 2.0
 """Standard deviation of the random digit logits."""
-
-
-@dataclass(frozen=True, eq=False)
-class CriterionFits:
-    """How well criterion × distance explains each loss's gradient on the digit logits.
-
-    Args:
-        losses: keys of `delcore.LOSSES`.
-        criteria: keys of `CRITERIA`.
-        residual: share of the gradient beside cross-entropy's that no distance explains, [loss, criterion].
-        free_residual: the same if cross-entropy may have any weight, not just 1, [loss, criterion].
-        distances: the fitted w with weight 1 on cross-entropy, [loss, criterion, c, k]; for the criterion p̂, which does
-            not see a constant, such that w(c, c) = 0.
-        token_weights: the fitted weight of cross-entropy where it is free, [loss, criterion].
-        provenance: seed and versions.
-    """
-
-    losses: tuple[str, ...]
-    criteria: tuple[str, ...]
-    residual: NDArray[np.float64]
-    free_residual: NDArray[np.float64]
-    distances: NDArray[np.float64]
-    token_weights: NDArray[np.float64]
-    provenance: Provenance
-
-    def criterion_of(self, loss: str) -> str | None:
-        """The criterion that explains a loss of the form CE + α·Σ w·φ completely, or None."""
-        row = self.residual[self.losses.index(loss)]
-        return self.criteria[int(row.argmin())] if row.min() < EXACT else None
 
 
 def fit_criteria(
@@ -122,13 +91,10 @@ def _token_gradient(logits: Tensor, c: int) -> Tensor:
 
 def _basis(criterion: Criterion, logits: Tensor, c: int) -> Tensor:
     """∂φ_k/∂a at each point, as [points · 10, k]."""
-    true = torch.arange(10) == c
-
-    def one(row: Tensor) -> Tensor:
-        return criterion(row, true)
-
-    jacobians = [torch.autograd.functional.jacobian(one, row) for row in logits]  # each [k, 10]
-    return torch.stack([jacobian.T for jacobian in jacobians]).flatten(0, 1)
+    logits = logits.detach().requires_grad_()
+    per_digit = criterion(logits, torch.arange(10) == c).sum(0)  # points do not meet, so their gradients stay apart
+    columns = [torch.autograd.grad(one, logits, retain_graph=True)[0] for one in per_digit]
+    return torch.stack(columns, -1).flatten(0, 1)
 
 
 def _fit(extra: Sequence[Tensor], basis: Sequence[Tensor]) -> tuple[NDArray[np.float64], float]:

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from delcore.analysis.outcomes import DigitEmbeddings
 from delcore.analysis.predictions import fingerprint
 from delcore.analysis.results import Provenance
 from delcore.arithmetic import KINDS, Sample, arithmetic_sample
@@ -50,36 +50,6 @@ CONTEXTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """What may precede a digit that counts something, and one that names something; written for general language models."""
-
-
-@dataclass(frozen=True, eq=False)
-class DigitEmbeddings:
-    """One vector for each digit.
-
-    Args:
-        vectors: of the digits 0 … 9, [10, width].
-        kind: "input", "output" or "contextual".
-        context: "number" or "symbol" for contextual states, "" else.
-        layer: of contextual states, counted from 0 (the input embedding) to the model's last; None else.
-        tied: whether the model's input and output embeddings are the same weights.
-        contexts: how many texts each contextual state is a mean over; 0 else.
-        provenance: of model and contexts.
-    """
-
-    vectors: NDArray[np.float64]
-    kind: str
-    context: str
-    layer: int | None
-    tied: bool
-    contexts: int
-    provenance: Provenance
-
-    @property
-    def title(self) -> str:
-        """In words."""
-        if self.kind != "contextual":
-            return f"{self.kind} embedding"
-        return f"state in {self.context} contexts, layer {self.layer}"
 
 
 def load_table(loaded: LoadedModel, kind: str) -> DigitEmbeddings:

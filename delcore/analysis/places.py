@@ -1,37 +1,15 @@
 """What each place rule weighs along a number, and how far it jumps at the decimal point."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from delcore.analysis.outcomes import PlaceWeights
 from delcore.digits import PLACE_RULES, DigitVocab, place_weights
 from delcore.errors import InputError
 
 _CHARACTERS = "0123456789."
-
-
-@dataclass(frozen=True, eq=False)
-class PlaceWeights:
-    """Weights u of the digits of one number under some rules.
-
-    Args:
-        text: the number.
-        rules: names of the place rules.
-        values: [rule, character]; NaN at the point, which has no digit term.
-        jumps: weight of the first decimal less that of the units digit, [rule]; NaN without a point between digits.
-        ratios: the first divided by the second, [rule].
-        falls: whether a digit never weighs more than one before it, [rule].
-    """
-
-    text: str
-    rules: tuple[str, ...]
-    values: NDArray[np.float64]
-    jumps: NDArray[np.float64]
-    ratios: NDArray[np.float64]
-    falls: NDArray[np.bool_]
 
 
 def measure_place_weights(text: str = "123.456", rules: Sequence[str] = PLACE_RULES) -> PlaceWeights:

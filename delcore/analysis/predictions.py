@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,7 +38,7 @@ class DigitPredictions:
     mass: NDArray[np.float64]
     digit: NDArray[np.int64]
     place: NDArray[np.int64]
-    kind: NDArray[np.str_]
+    kind: NDArray[Any]
     sample: NDArray[np.int64]
     provenance: Provenance
 

@@ -1,12 +1,11 @@
 """Ten digits in the plane: principal components, and t-SNE with what it cannot show."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from delcore.analysis.embeddings import DigitEmbeddings
+from delcore.analysis.outcomes import DigitEmbeddings, PcaMap, TsneMap
 from delcore.analysis.similarity import METRICS, check_vectors, similarity_matrix
 from delcore.errors import InputError
 
@@ -16,52 +15,6 @@ START_SCALE = 1e-4
 """Standard deviation of the start's first component, as scikit-learn has it."""
 START_NOISE = 0.1
 """Seeded noise on the start, as a share of `START_SCALE`; without it every seed would give the same picture."""
-
-TSNE_CAVEATS = (
-    "Ten points: distances between far points and sizes of groups mean nothing; only near neighbours do.",
-    "Another perplexity is another picture; the rank correlation does not depend on it.",
-    "Axes have no unit, and the picture may be turned or mirrored.",
-)
-
-
-@dataclass(frozen=True, eq=False)
-class PcaMap:
-    """The ten vectors on their first two principal components.
-
-    Args:
-        embeddings: what was projected.
-        coordinates: [10, 2], in the embedding's own unit; the sign of each axis is such that 9 lies right of 0.
-        explained: share of the variance along each, [2].
-    """
-
-    embeddings: DigitEmbeddings
-    coordinates: NDArray[np.float64]
-    explained: NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class TsneMap:
-    """The ten vectors by t-SNE, for some perplexities and seeds.
-
-    Args:
-        embeddings: what was projected.
-        metric: in which distances were taken.
-        perplexities: of the rows.
-        seeds: of the columns.
-        coordinates: [perplexity, seed, 10, 2], without a unit.
-        divergence: what t-SNE minimised, KL in nats, [perplexity, seed].
-        kept_neighbours: share of digits whose nearest digit in the picture is the nearest in truth, [perplexity, seed].
-        caveats: what a reader must know beside the picture.
-    """
-
-    embeddings: DigitEmbeddings
-    metric: str
-    perplexities: tuple[float, ...]
-    seeds: tuple[int, ...]
-    coordinates: NDArray[np.float64]
-    divergence: NDArray[np.float64]
-    kept_neighbours: NDArray[np.float64]
-    caveats: tuple[str, ...] = TSNE_CAVEATS
 
 
 def project_pca(embeddings: DigitEmbeddings) -> PcaMap:

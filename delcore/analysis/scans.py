@@ -1,58 +1,15 @@
 """Where each loss would lead, over families of true distributions, strengths α and place weights u; no model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from delcore.analysis.results import Axis, Measured, Provenance
+from delcore.analysis.outcomes import EquilibriumScan
+from delcore.analysis.results import Provenance
 from delcore.equilibria import check_law, equilibrium
 from delcore.errors import InputError
 from delcore.losses import get_loss
-
-CAVEATS = ("Hollow: not attained, the loss keeps falling as all logits are lowered together.",)
-
-
-@dataclass(frozen=True, eq=False)
-class EquilibriumScan:
-    """Equilibria of some losses over a grid; every array is [loss, law, alpha, u].
-
-    Args:
-        losses: keys of `delcore.LOSSES`.
-        laws: names of the true distributions.
-        alphas: weights of the digit term; None for the loss's default. Losses without one do not move along this axis.
-        us: place weights.
-        law_entropy_nats: entropy of each law, [law].
-        entropy_nats: of p̂ at the equilibrium.
-        kl_nats: KL(law ‖ p̂) there.
-        attained: False where no finite logits reach it.
-        probabilities: p̂ there, [loss, law, alpha, u, 10].
-        provenance: versions.
-    """
-
-    losses: tuple[str, ...]
-    laws: tuple[str, ...]
-    alphas: tuple[float | None, ...]
-    us: tuple[float, ...]
-    law_entropy_nats: NDArray[np.float64]
-    entropy_nats: NDArray[np.float64]
-    kl_nats: NDArray[np.float64]
-    attained: NDArray[np.bool_]
-    probabilities: NDArray[np.float64]
-    provenance: Provenance
-    caveats: tuple[str, ...] = CAVEATS
-
-    @property
-    def gap(self) -> Measured:
-        """Entropy at the equilibrium less the law's: below 0 the loss sharpens, above 0 it flattens."""
-        names = ("loss", "law", "α", "place weight u")
-        grid: tuple[tuple[Any, ...], ...] = (self.losses, self.laws, self.alphas, self.us)
-        axes = tuple(Axis(name, "", values) for name, values in zip(names, grid, strict=True))
-        gaps = self.entropy_nats - self.law_entropy_nats[:, None, None]
-        name = "entropy at the equilibrium − the law's"
-        return Measured(name, "nats", axes, gaps, np.ones(gaps.shape, int), self.provenance, caveats=self.caveats)
 
 
 def scan_equilibria(

@@ -1,11 +1,9 @@
 """Does the similarity of learned digits follow their numeric distance? The statistic that t-SNE only illustrates."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from delcore.analysis.embeddings import DigitEmbeddings
+from delcore.analysis.outcomes import DigitEmbeddings, DigitSimilarity
 from delcore.errors import InputError
 
 METRICS = ("cosine", "euclidean")
@@ -14,36 +12,6 @@ CHANCE_OF_A_NEIGHBOUR = 0.2
 """Share of digits whose nearest digit differs by 1, were it drawn blindly: (8 · 2/9 + 2 · 1/9) / 10."""
 
 _PAIRS = np.triu_indices(10, 1)
-
-
-@dataclass(frozen=True, eq=False)
-class DigitSimilarity:
-    """How alike the ten vectors are, and how far that follows −|i − j|.
-
-    Args:
-        embeddings: what was compared.
-        metric: "cosine" similarity, or "euclidean" for the negative distance.
-        matrix: [10, 10].
-        spearman: rank correlation over the 45 pairs of the similarity with −|i − j|, from −1 to 1.
-        p_value: share of relabelled digits that reach it, the observed labels counted among them; one-sided.
-        permutations: relabellings drawn.
-        seed: of them.
-        nearest: the most similar other digit of each digit, [10].
-    """
-
-    embeddings: DigitEmbeddings
-    metric: str
-    matrix: NDArray[np.float64]
-    spearman: float
-    p_value: float
-    permutations: int
-    seed: int
-    nearest: NDArray[np.int64]
-
-    @property
-    def neighbour_share(self) -> float:
-        """Share of digits whose nearest one differs by 1; `CHANCE_OF_A_NEIGHBOUR` by chance."""
-        return float((np.abs(self.nearest - np.arange(10)) == 1).mean())
 
 
 def measure_similarity(
@@ -71,7 +39,7 @@ def measure_similarity(
     numeric = _ranks(-np.abs(np.subtract.outer(np.arange(10), np.arange(10))).astype(float))
     if np.ptp(ranks[_PAIRS]) == 0:
         raise InputError("`embeddings` are all equally far from one another, so there is no order to compare.")
-    observed = float(_correlate(ranks[_PAIRS], numeric[_PAIRS]))
+    observed = float(_correlate(ranks[_PAIRS][None], numeric[_PAIRS])[0])
     generator = np.random.default_rng(seed)
     orders = generator.permuted(np.tile(np.arange(10), (permutations, 1)), axis=1)
     relabelled = ranks[orders[:, _PAIRS[0]], orders[:, _PAIRS[1]]]  # [permutations, pairs]
