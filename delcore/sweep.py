@@ -68,7 +68,7 @@ def sweep(
         config = run_config(base, loss, seed)
         if progress:
             progress(f"run {number} of {len(losses) * len(seeds)}: {loss}, seed {seed}")
-        finals[loss][seed] = finished(config) or _run(config, progress)
+        finals[loss][seed] = finish_run(config, progress)
         rows = tabulate(finals)  # after every run, so that a sweep can be watched
         write_tables(base.out, rows)
     return rows
@@ -103,7 +103,15 @@ def finished(config: TrainConfig) -> dict[str, float] | None:
     return None if differing_settings(config, record, free) else last
 
 
-def _run(config: TrainConfig, progress: Callable[[str], None] | None) -> dict[str, float]:
+def finish_run(config: TrainConfig, progress: Callable[[str], None] | None = None) -> dict[str, float]:
+    """The last held-out line of a run, which is trained or resumed unless it is done; it needs `eval_every`.
+
+    Raises:
+        InputError: settings that no run can have, or a folder with another run.
+        KeyboardInterrupt: the run was stopped.
+    """
+    if (line := finished(config)) is not None:
+        return line
     run = finetune(config, progress=progress)
     if run.stopped_by:
         raise KeyboardInterrupt

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from delcore import studies
 from delcore.arithmetic import Sample
 from delcore.evaluate import DIGIT_MEASURES
-from delcore.studies import compare_answers, compare_digits, keep_adapter
+from delcore.studies import smollm2
+from delcore.studies.smollm2 import compare_answers, compare_digits, keep_adapter
 from tests.models_for_tests import tiny_loaded
 
 
@@ -37,16 +37,16 @@ def test_answers_that_cannot_be_read_count_as_wrong_and_have_no_error():
 
 def test_written_answers_are_kept_line_by_line_and_not_written_twice(tmp_path, monkeypatch):
     loaded, samples = tiny_loaded(), [Sample(f"{n} + 1 = ", str(n + 1)) for n in range(5)]
-    monkeypatch.setattr(studies, "NEW_TOKENS", 3)
-    monkeypatch.setattr(studies, "BATCH", 2)
+    monkeypatch.setattr(smollm2, "NEW_TOKENS", 3)
+    monkeypatch.setattr(smollm2, "BATCH", 2)
     file = tmp_path / "written.jsonl"
-    texts = studies._written(file, loaded, samples)
+    texts = smollm2._written(file, loaded, samples)
     lines = file.read_text().splitlines()
     assert sorted(json.loads(line)["index"] for line in lines) == list(range(5))
     file.write_text("\n".join(lines[:2]) + "\n")
-    assert studies._written(file, loaded, samples) == texts
-    monkeypatch.setattr(studies, "write_greedily", lambda *_: pytest.fail("written again"))
-    assert studies._written(file, loaded, samples) == texts
+    assert smollm2._written(file, loaded, samples) == texts
+    monkeypatch.setattr(smollm2, "write_greedily", lambda *_: pytest.fail("written again"))
+    assert smollm2._written(file, loaded, samples) == texts
 
 
 def test_kept_adapter_is_in_half_precision_with_its_record(tmp_path):

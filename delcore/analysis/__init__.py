@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         tabulate_record,
     )
     from delcore.analysis.results import Axis, Measured, Provenance
-    from delcore.analysis.scans import scan_equilibria, temper_law
+    from delcore.analysis.scans import equilibrium_gaps, scan_equilibria, temper_law
     from delcore.analysis.similarity import measure_similarity
     from delcore.analysis.single_loss import LossAt, measure_loss_at
     from delcore.analysis.strength import Strength, match_alphas, measure_strength
@@ -59,6 +59,7 @@ _HOMES = {
     "Strength": "strength",
     "TsneMap": "outcomes",
     "entropy_nats": "records",
+    "equilibrium_gaps": "scans",
     "fit_criteria": "criteria",
     "generated_contexts": "embeddings",
     "judge_gap": "gaps",
@@ -106,6 +107,7 @@ __all__ = [
     "Strength",
     "TsneMap",
     "entropy_nats",
+    "equilibrium_gaps",
     "fit_criteria",
     "generated_contexts",
     "judge_gap",

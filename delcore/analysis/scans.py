@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from delcore.analysis.outcomes import EquilibriumScan
+from delcore.analysis.places import measure_place_weights
 from delcore.analysis.results import Provenance
-from delcore.equilibria import check_law, equilibrium
+from delcore.arithmetic import LAWS, READINGS, Reading
+from delcore.equilibria import Equilibrium, check_law, equilibrium
 from delcore.errors import InputError
 from delcore.losses import get_loss
 
@@ -63,3 +66,39 @@ def temper_law(law: Sequence[float], temperature: float) -> tuple[float, ...]:
         raise InputError(f"`temperature` must be above 0; got {temperature!r}.")
     logs = check_law(law).log() / temperature
     return tuple(logs.softmax(0).tolist())
+
+
+def equilibrium_gaps(
+    name: str, *, alpha: float | None = None, embedding: Tensor | None = None, **options: Any
+) -> dict[str, float] | None:
+    """The mean entropy gap that a loss leads to on the readings of a known law, integers and decimals apart.
+
+    Args:
+        name: key of `delcore.LOSSES`.
+        alpha: weight of the digit term as it acts at a digit: in training, α times the supervised tokens per digit.
+        embedding: as in `delcore.equilibrium`.
+        **options: of the loss; `place` says how each digit is weighed.
+
+    Returns:
+        Nats by group: "readings", "reading integers", "reading decimals"; None where an equilibrium is not attained.
+    """
+    rule = options.pop("place", get_loss(name).place) or "none"
+    gaps: dict[str, list[float]] = {"readings": [], "reading integers": [], "reading decimals": []}
+    known: dict[tuple[str, float], Equilibrium] = {}
+    for reading in READINGS:
+        for law, place, u in zip(reading.laws, reading.places, _weights(reading, rule), strict=True):
+            if (law, u) not in known:
+                known[law, u] = equilibrium(name, LAWS[law], alpha=alpha, u=u, embedding=embedding, **options)
+            if not known[law, u].attained:
+                return None
+            gap = known[law, u].entropy_nats - equilibrium("mle", LAWS[law]).entropy_nats
+            for group in ("readings", "reading integers" if place >= 0 else "reading decimals"):
+                gaps[group].append(gap)
+    return {group: sum(values) / len(values) for group, values in gaps.items()}
+
+
+def _weights(reading: Reading, rule: str) -> list[float]:
+    """Place weights of a reading's digits, as training weighs its response."""
+    text = reading.prefix("1" * len(reading.laws))
+    values = measure_place_weights(text, [rule]).values[0]
+    return [float(u) for u in values if not np.isnan(u)]

@@ -1,16 +1,13 @@
-"""The experiments behind the repository's numbers, each one command; a finished part is kept and passed over.
+"""SmolLM2-135M with LoRA on GSM8K under four losses, compared on held-out answers.
 
-    python -m delcore.studies smollm2 --model SmolLM2-135M-Instruct.gguf --train gsm8k_train.jsonl
-        --test gsm8k_test.jsonl --work runs/smollm2 --out notebooks/studies/smollm2
-
-fine-tunes SmolLM2-135M with LoRA on GSM8K under four losses, and compares them on held-out answers.
+python -m delcore.studies smollm2 --model SmolLM2-135M-Instruct.gguf --train gsm8k_train.jsonl
+--test gsm8k_test.jsonl --work runs/smollm2 --out notebooks/studies/smollm2
 """
 
 import argparse
 import dataclasses
 import json
 import logging
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,27 +36,17 @@ NEW_TOKENS = 256
 BATCH = 16
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one study."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    studies = parser.add_subparsers(required=True)
-    smollm2 = studies.add_parser("smollm2", help="SmolLM2-135M with LoRA on GSM8K under four losses")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its part of the command line."""
     for name, text in (
         ("model", "its .gguf file, folder or hub id"),
         ("train", "GSM8K's training set"),
         ("test", "its test set"),
     ):
-        smollm2.add_argument(f"--{name}", required=True, help=text)
-    smollm2.add_argument("--work", type=Path, required=True, help="folder of the runs")
-    smollm2.add_argument("--out", type=Path, required=True, help="folder for adapters and results")
-    smollm2.set_defaults(run=run_smollm2)
-    arguments = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    arguments.run(arguments)
-    return 0
-
-
-# ---------------------------------------------------------------- SmolLM2 on GSM8K
+        parser.add_argument(f"--{name}", required=True, help=text)
+    parser.add_argument("--work", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--out", type=Path, required=True, help="folder for adapters and results")
+    parser.set_defaults(run=run_smollm2)
 
 
 def run_smollm2(arguments: argparse.Namespace) -> None:
@@ -204,7 +191,3 @@ def _entry(value: Interval, difference: Interval | None) -> dict[str, Any]:
         "value": dataclasses.asdict(value),
         "difference_to_mle": None if difference is None else dataclasses.asdict(difference),
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())
