@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import delcore.studies
 from delcore.errors import InputError
+from delcore.models import quiet_libraries
 from delcore.studies import embeddings, finetuning, smollm2
 
 
@@ -21,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     smollm2.add_arguments(studies.add_parser("smollm2", help="SmolLM2-135M with LoRA on GSM8K under four losses"))
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    quiet_libraries()
     try:
         arguments.run(arguments)
     except InputError as error:

@@ -32,6 +32,7 @@ from delcore.sweep import parse_losses
 logger = logging.getLogger("delcore.studies")
 
 STEPS = 300
+BATCH_SIZE = 64
 HELDOUT = 200
 FIRST_SEED = 2
 """Seeds 0 and 1 drew the samples that the embedded base and family were trained on."""
@@ -40,7 +41,7 @@ TARGET = "del"
 """At matched strength the other losses pull on the digit logits of the base as hard as this one at its default α."""
 
 MATCHED = ("ntl_was", "ntl_mse", "dist2", "del")
-STRENGTH_SAMPLES = 1000
+STRENGTH_SAMPLES = 500
 ALPHAS = (0.03, 0.1, 0.3, 1.0)
 SCAN_ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
@@ -122,6 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser, study: Study) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--steps", type=int, default=STEPS, help="optimiser steps of a run")
     parser.add_argument("--seeds", type=int, default=study.seeds, help="runs of each variant")
+    parser.add_argument("--batch-size", type=int, default=BATCH_SIZE, help="samples of a step")
     parser.add_argument("--heldout", type=int, default=HELDOUT, help="held-out problems of each kind")
     parser.set_defaults(run=partial(run_study, study))
 
@@ -135,7 +137,7 @@ def run_study(study: Study, arguments: argparse.Namespace) -> None:
     if arguments.seeds < 1 or arguments.heldout < 1:
         raise InputError("`--seeds` and `--heldout` must be at least 1.")
     seeds = tuple(range(FIRST_SEED, FIRST_SEED + arguments.seeds))
-    budget = Budget(arguments.work, arguments.steps, seeds, arguments.heldout)
+    budget = Budget(arguments.work, arguments.steps, seeds, arguments.heldout, arguments.batch_size)
     base = load_model("embedded")
     variants = study.variants(base)
     result = describe_study(study, variants, base, budget) | dict(study.extra())
@@ -149,10 +151,11 @@ def describe_study(study: Study, variants: Sequence[Variant], base: LoadedModel,
     """How a study is made again: command, settings, versions, and the strength of every variant at the base."""
     settings = settings_of(variant_config(variants[0], budget.seeds[0], budget))
     shared = {key: settings[key] for key in ("model", "data", "batch_size", "learning_rate", "warmup", "clip", "beta2")}
+    pulls = measure_pulls(variants, base, budget.seeds[0])
     command = f"python -m delcore.studies {study.name} --work runs/studies --out notebooks/studies"
-    command += "" if budget.steps == STEPS else f" --steps {budget.steps}"
-    command += "" if len(budget.seeds) == study.seeds else f" --seeds {len(budget.seeds)}"
-    command += "" if budget.heldout == HELDOUT else f" --heldout {budget.heldout}"
+    flags = {"steps": (budget.steps, STEPS), "seeds": (len(budget.seeds), study.seeds)}
+    flags |= {"batch-size": (budget.batch_size, BATCH_SIZE), "heldout": (budget.heldout, HELDOUT)}
+    command += "".join(f" --{name} {value}" for name, (value, default) in flags.items() if value != default)
     return {
         "study": study.name,
         "command": command,
@@ -160,9 +163,7 @@ def describe_study(study: Study, variants: Sequence[Variant], base: LoadedModel,
         "model_revision": base.card.revision,
         "settings": shared | {"steps": budget.steps, "seeds": list(budget.seeds), "heldout_per_kind": budget.heldout},
         "matched_to": TARGET,
-        "variants": [
-            dataclasses.asdict(variant) | {"pull": pull_of(variant, base, budget.seeds[0])} for variant in variants
-        ],
+        "variants": [dataclasses.asdict(variant) | {"pull": pulls[variant.name]} for variant in variants],
     }
 
 
@@ -171,12 +172,16 @@ def strength_samples() -> list[Any]:
     return [arithmetic_sample(i, FIRST_SEED) for i in range(STRENGTH_SAMPLES)]
 
 
-def pull_of(variant: Variant, base: LoadedModel, seed: int) -> float:
-    """Mean norm of a variant's gradient on the digit logits beside cross-entropy's, at the base."""
-    options = {variant.loss: variant.options_of(seed)}
-    found = measure_strength(base, strength_samples(), [variant.loss], options=options)[variant.loss]
+def measure_pulls(variants: Sequence[Variant], base: LoadedModel, seed: int) -> dict[str, float]:
+    """Mean norm of each variant's gradient on the digit logits beside cross-entropy's, at the base."""
+    losses = {variant.name: (variant.loss, variant.options_of(seed)) for variant in variants}
+    found = measure_strength(base, strength_samples(), losses)
+    return {variant.name: found[variant.name].norm * _times_default(variant) for variant in variants}
+
+
+def _times_default(variant: Variant) -> float:
     default = LOSSES[variant.loss].alpha
-    return found.norm if variant.alpha is None or not default else found.norm * variant.alpha / default
+    return variant.alpha / default if variant.alpha is not None and default else 1.0
 
 
 def write_results(

@@ -65,15 +65,17 @@ class Budget:
 
     Args:
         work: folder of runs and measurements.
-        steps: optimiser steps of 64 samples.
+        steps: optimiser steps.
         seeds: of the runs; under one seed all variants see the same samples in the same order.
         heldout: held-out problems of each kind.
+        batch_size: samples of a step.
     """
 
     work: Path
     steps: int
     seeds: tuple[int, ...]
     heldout: int
+    batch_size: int = 64
 
 
 def variant_config(variant: Variant, seed: int, budget: Budget) -> TrainConfig:
@@ -85,6 +87,7 @@ def variant_config(variant: Variant, seed: int, budget: Budget) -> TrainConfig:
         options=variant.options_of(seed),
         seed=seed,
         steps=budget.steps,
+        batch_size=budget.batch_size,
         eval_every=budget.steps,
         out=budget.work / "runs" / f"{variant.name}-{seed}",
         resume=True,
@@ -96,7 +99,7 @@ def run_variant(variant: Variant, seed: int, budget: Budget) -> dict[str, Any]:
     config = variant_config(variant, seed, budget)
     file = budget.work / "measured" / f"{variant.name}-{seed}.json"
     key = {"loss": variant.loss, "alpha": variant.alpha, "options": variant.options_of(seed), "seed": seed}
-    key |= {"steps": budget.steps, "heldout": budget.heldout}
+    key |= {"steps": budget.steps, "heldout": budget.heldout, "batch_size": budget.batch_size}
     if file.is_file():
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if found["key"] == key:
