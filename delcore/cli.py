@@ -364,7 +364,7 @@ def _evaluation_config(arguments: argparse.Namespace, **fixed: Any) -> Any:
 
 
 def _evaluate(arguments: argparse.Namespace) -> list[Any]:
-    from delcore.benchmarks.runner import StoppedEarlyError, evaluate_model
+    from delcore.benchmarks.runner import evaluate_model
     from delcore.models import quiet_libraries
 
     style = arguments.style or ("pot" if arguments.run_programs else "cot")
@@ -372,10 +372,10 @@ def _evaluate(arguments: argparse.Namespace) -> list[Any]:
     quiet_libraries()
     try:
         return evaluate_model(config, progress=_say)
-    except StoppedEarlyError as stopped:
+    except StoppedError:
         if process_rank() == 0:
             _say("Stopped; what is finished is kept, and the same command goes on from there.")
-        raise StoppedError(*stopped.args) from None
+        raise
 
 
 # ---------------------------------------------------------------- bench

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -11,9 +12,9 @@ from torch import Tensor
 
 from delcore.arithmetic import LAWS, READINGS, Reading, Sample
 from delcore.data import Encoded, align, collate, encode_sample, pad_id
-from delcore.digits import DigitVocab, place_weight
+from delcore.digits import DigitVocab, digit_places, place_weight
 from delcore.models import LoadedModel
-from delcore.readout import prompt_ids, read_digits, write_greedily
+from delcore.readout import DigitReadout, prompt_ids, read_digits, write_greedily
 
 BATCH = 64
 LOGIT_BYTES = 256 * 2**20
@@ -88,20 +89,46 @@ def average_digits(by_sample: Float[Tensor, "samples 6"]) -> DigitMeasures:
     return DigitMeasures(**means, count=int(count))
 
 
-@torch.inference_mode()
-def measure_digits_by_sample(loaded: LoadedModel, samples: Sequence[Sample]) -> Float[Tensor, "samples 6"]:
-    """Sums over the digits of each sample's response: `DIGIT_MEASURES`, and how many digits there are."""
+class DigitBatch(NamedTuple):
+    """Digits of some samples' responses, each predicted from the text before it; every field is [digits, …].
+
+    Args:
+        sample: which sample the digit belongs to.
+        digit: the true digit.
+        place: its place, as the training loss reads the response: 0 for units, −1 for tenths.
+        readout: the prediction.
+    """
+
+    sample: Tensor
+    digit: Tensor
+    place: Tensor
+    readout: DigitReadout
+
+
+def iterate_digits(loaded: LoadedModel, samples: Sequence[Sample]) -> Iterator[DigitBatch]:
+    """Read the right responses, some samples at a time, and yield their digits in no particular order."""
     model, tokenizer, card = loaded
     vocab = DigitVocab.from_tokenizer(tokenizer)
-    sums = torch.zeros(len(samples), 6, dtype=torch.float64)
     encoded = [encode_sample(tokenizer, sample, max_length=card.context) for sample in samples]
     for where in _rows_within(encoded, 4 * model.config.vocab_size):
         batch = collate([encoded[i] for i in where], pad_id(tokenizer))
         ids, mask, labels = (part.to(model.device) for part in batch[:3])
-        logits, labels = align(model(input_ids=ids, attention_mask=mask).logits, labels)
-        is_digit = vocab.is_digit(labels)
-        digit = vocab.classes(labels)[is_digit]
-        readout = read_digits(logits[is_digit].double(), vocab)
+        with torch.inference_mode():  # not around the yield, which would reach into the caller's loop
+            logits, labels = align(model(input_ids=ids, attention_mask=mask).logits, labels)
+            is_digit = vocab.is_digit(labels)
+            found = DigitBatch(
+                sample=torch.tensor(where)[is_digit.nonzero()[:, 0].cpu()],
+                digit=vocab.classes(labels)[is_digit],
+                place=digit_places(labels, vocab)[is_digit],
+                readout=read_digits(logits[is_digit].double(), vocab),
+            )
+        yield found
+
+
+def measure_digits_by_sample(loaded: LoadedModel, samples: Sequence[Sample]) -> Float[Tensor, "samples 6"]:
+    """Sums over the digits of each sample's response: `DIGIT_MEASURES`, and how many digits there are."""
+    sums = torch.zeros(len(samples), 6, dtype=torch.float64)
+    for sample, digit, _, readout in iterate_digits(loaded, samples):
         measures = torch.stack(
             [
                 -readout.log_probs.gather(-1, digit.unsqueeze(-1)).squeeze(-1),
@@ -113,7 +140,7 @@ def measure_digits_by_sample(loaded: LoadedModel, samples: Sequence[Sample]) -> 
             ],
             -1,
         )  # [digits, 6]
-        sums.index_add_(0, torch.tensor(where)[is_digit.nonzero()[:, 0].cpu()], measures.cpu())
+        sums.index_add_(0, sample, measures.cpu())
     return sums
 
 

@@ -73,7 +73,7 @@ def sweep(
     for number, config in enumerate(configs, 1):
         if progress:
             progress(f"run {number} of {len(configs)}: {config.loss}, seed {config.seed}")
-        finals[config.loss][config.seed] = finished(config, load) or _run(config, progress)
+        finals[config.loss][config.seed] = finish_run(config, progress, load)
         rows = tabulate(finals)  # after every run, so that a sweep can be watched
         write_tables(base.out, rows)
     return rows
@@ -113,7 +113,25 @@ def finished(config: TrainConfig, load: Callable[[], LoadedModel]) -> dict[str, 
     return last
 
 
-def _run(config: TrainConfig, progress: Callable[[str], None] | None) -> dict[str, float]:
+def finish_run(
+    config: TrainConfig,
+    progress: Callable[[str], None] | None = None,
+    load: Callable[[], LoadedModel] | None = None,
+) -> dict[str, float]:
+    """The last held-out line of a run, which is trained or resumed unless it is done; it needs `eval_every`.
+
+    Args:
+        config: the run.
+        progress: called with one line of text from time to time.
+        load: gives the model to compare a finished run with; None for one that loads it here.
+
+    Raises:
+        InputError: settings that no run can have, or a folder with another run.
+        StoppedError: the run was stopped.
+    """
+    load = load or (lambda: load_model(config.model, trust_remote_code=config.trust_remote_code))
+    if (line := finished(config, load)) is not None:
+        return line
     run = finetune(config, progress=progress)
     if run.stopped_by:
         raise StoppedError(run.stopped_by)

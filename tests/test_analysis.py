@@ -189,6 +189,6 @@ def test_bad_arguments_are_named(arguments, words):
 
 
 def test_reading_records_needs_no_torch():
-    code = "import sys, delcore.analysis; print('torch' in sys.modules)"
+    code = "import sys; from delcore.analysis import known_law, tabulate_record; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False", done.stderr

@@ -15,7 +15,7 @@ ROOT = Path(delcore.__file__).parent
 LEVELS = [
     {"errors", "_panels"},
     {"digits", "arithmetic", "checkpoints", "programs", "answers", "intervals"},
-    {"_places", "losses", "data", "digit_tokens", "templates", "_hub"},
+    {"losses", "data", "digit_tokens", "templates", "_hub"},
     {"equilibria", "bench", "trainers", "sources", "loss_model", "readout", "pretrained"},
     {"_gguf"},
     {"config", "models"},

@@ -5,12 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from delcore import studies
-from delcore.arithmetic import Sample
 from delcore.evaluate import DIGIT_MEASURES
 from delcore.models import ADAPTER_RECORD, read_record
-from delcore.studies import compare_answers, compare_digits, keep_adapter
-from tests.models_for_tests import tiny_loaded
+from delcore.studies.smollm2 import compare_answers, compare_digits, keep_adapter
 
 
 def test_digit_measures_are_ratios_with_paired_differences():
@@ -24,30 +21,30 @@ def test_digit_measures_are_ratios_with_paired_differences():
         assert report["del"][measure]["difference_to_mle"]["low"] == pytest.approx(0.5)
 
 
+def record_of(index: int, gold: str, found: str | None) -> dict:
+    right = found == gold
+    readings = {"strict": found, "flexible": found, "correct_strict": right, "correct_flexible": right}
+    return {"index": index, "id": str(index), "kind": "number", "gold": gold, **readings}
+
+
 def test_answers_that_cannot_be_read_count_as_wrong_and_have_no_error():
-    samples = [Sample("q", "so\n#### 4"), Sample("q", "so\n#### 10"), Sample("q", "so\n#### 7")]
-    written = {"mle": ["#### 4", "no idea", "#### 8"], "del": ["#### 4", "#### 10", "#### 9"]}
-    report = compare_answers(written, samples)
-    assert report["mle"]["read"]["value"]["mean"] == pytest.approx(2 / 3)
-    assert report["mle"]["right"]["value"]["mean"] == pytest.approx(1 / 3)
-    assert report["mle"]["mean_absolute_error"] == 0.5
-    assert report["del"]["right"]["difference_to_mle"]["mean"] == pytest.approx(1 / 3)
-    assert report["del"]["log10_error"]["difference_to_mle"]["count"] == 2  # where both could be read
-    assert report["del"]["log10_error"]["difference_to_mle"]["mean"] == pytest.approx((np.log10(3) - np.log10(2)) / 2)
-
-
-def test_written_answers_are_kept_line_by_line_and_not_written_twice(tmp_path, monkeypatch):
-    loaded, samples = tiny_loaded(), [Sample(f"{n} + 1 = ", str(n + 1)) for n in range(5)]
-    monkeypatch.setattr(studies, "NEW_TOKENS", 3)
-    monkeypatch.setattr(studies, "BATCH", 2)
-    file = tmp_path / "written.jsonl"
-    texts = studies._written(file, loaded, samples)
-    lines = file.read_text().splitlines()
-    assert sorted(json.loads(line)["index"] for line in lines) == list(range(5))
-    file.write_text("\n".join(lines[:2]) + "\n")
-    assert studies._written(file, loaded, samples) == texts
-    monkeypatch.setattr(studies, "write_greedily", lambda *_: pytest.fail("written again"))
-    assert studies._written(file, loaded, samples) == texts
+    golds = ("4", "10", "7")
+    written = {"mle": ("4", None, "8"), "del": ("4", "10", "9")}
+    report = compare_answers(
+        {
+            name: [record_of(i, *pair) for i, pair in enumerate(zip(golds, found, strict=True))]
+            for name, found in written.items()
+        }
+    )
+    assert report["mle"]["unread"]["mean"] == pytest.approx(1 / 3)
+    assert report["mle"]["right"]["mean"] == pytest.approx(1 / 3)
+    assert report["mle"]["change_to_mle"] is None
+    assert report["mle"]["distances"]["mean_absolute"] == 0.5
+    assert report["del"]["change_to_mle"]["difference"]["mean"] == pytest.approx(1 / 3)
+    change = report["del"]["log_error_change_to_mle"]
+    assert change["count"] == 2  # where both could be read
+    assert change["mean"] == pytest.approx((np.log10(3) - np.log10(2)) / 2)
+    json.dumps(report)
 
 
 def test_kept_adapter_is_in_half_precision_with_its_record(tmp_path):

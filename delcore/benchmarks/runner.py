@@ -24,7 +24,7 @@ from delcore.benchmarks.records import EvaluationRun, Parts, PartsFile, open_run
 from delcore.benchmarks.scoring import make_record, score_program
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model, make_header
 from delcore.benchmarks.tasks import Item, Task, get_task, load_task
-from delcore.errors import InputError
+from delcore.errors import InputError, StoppedError
 from delcore.memory import is_out_of_memory
 from delcore.models import LoadedModel, load_model
 from delcore.prepare import pick_device
@@ -35,10 +35,6 @@ from delcore.train import StopRequests
 PROGRAM_WORKERS = 4
 RUNS = Path("runs", "evaluate")
 NOUNS = {"text": "answers", "program": "programs"}
-
-
-class StoppedEarlyError(Exception):
-    """A signal ended the run; what was finished is kept. The first argument is the signal."""
 
 
 def evaluate_model(
@@ -56,7 +52,7 @@ def evaluate_model(
     Raises:
         InputError: anything in `config` that cannot be used, files that are not as they should be, or an `out` with
             other settings in it. All of it is found before the first answer.
-        StoppedEarlyError: a signal came.
+        StoppedError: a signal came.
     """
     team = Team(config.device)
     progress = progress if team.rank == 0 else None
@@ -141,7 +137,7 @@ def run_job(
                 last = now
                 shown.add(part, len(batch), len(prompts))
             if signal():
-                raise StoppedEarlyError(signal())
+                raise StoppedError(signal())
             team.wait()
             parts = read_parts(job.path)  # of all processes: whose programs gave no answer is asked in words
             team.wait()

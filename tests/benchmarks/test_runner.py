@@ -19,9 +19,10 @@ from delcore.benchmarks import runner
 from delcore.benchmarks.generate import Answer
 from delcore.benchmarks.records import HEADER, HEADER_FIELDS, RECORD_FIELDS, RECORDS, read_run
 from delcore.benchmarks.rescore import format_summaries, rescore, summarise
-from delcore.benchmarks.runner import StoppedEarlyError, evaluate_model
+from delcore.benchmarks.runner import evaluate_model
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model
 from delcore.benchmarks.tasks import load_task
+from delcore.errors import StoppedError
 from delcore.programs import check_sandbox
 from tests.benchmarks.files_for_tests import LOCAL, write_all
 from tests.models_for_tests import save_tiny, tiny_loaded
@@ -175,7 +176,7 @@ def test_signal_ends_it_and_keeps_what_is_finished(config, written, monkeypatch)
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(runner.PartsFile, "add", lambda self, *a: (monkeypatch.undo(), send(self, *a)))
-    with pytest.raises(StoppedEarlyError) as stopped:
+    with pytest.raises(StoppedError) as stopped:
         evaluate_model(config, loaded=tiny_loaded())
     assert stopped.value.args == (signal.SIGTERM,)
     assert len((config.out / "arithmetic" / "parts-0.jsonl").read_text().splitlines()) == 4  # the batch that was done

@@ -1,61 +1,23 @@
-"""Figures: a result in, a Plotly figure out. No model, no file, no torch.
+"""Figures of ten digit probabilities, of gradients, and of a run's log."""
 
-Each loss has one colour and one second cue (dash and marker) in every figure. The seven colours and the base's grey
-differ by at least 20 CIELAB units from one another for normal, protan, deutan and tritan sight, and stand out on
-white and on near-black; backgrounds are transparent, so a page's own theme shows through (a log of a run is white).
-"""
-
-import os
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import plotly.graph_objects as go
-import plotly.io
 
 from delcore._panels import (
     GHOST_COLOUR,
-    LOOKS,
     Grid,
     add_entropies,
     bars,
-    escape_text,
     heading,
     level_lines,
     look_of,
     marked_line,
     round_up,
 )
-from delcore._places import looks_of, place_layout, place_line, place_title
 from delcore.analysis import entropy_nats
-from delcore.intervals import Interval
-
-__all__ = [
-    "COLOURS",
-    "TITLES",
-    "escape_text",
-    "figure_html",
-    "plot_differences",
-    "plot_gradients",
-    "plot_metrics",
-    "plot_overlay",
-    "plot_place_accuracy",
-    "plot_small_multiples",
-    "place_title",
-    "show_static",
-    "title_of",
-]
-
-COLOURS: Mapping[str, str] = MappingProxyType({name: look.colour for name, look in LOOKS.items()})
-"""One colour per loss, and "base", the same in every figure."""
-
-TITLES: Mapping[str, str] = MappingProxyType({name: look.title for name, look in LOOKS.items()})
-"""As `delcore.LOSSES` titles them, without loading torch; a test compares the two."""
-
-
-def title_of(name: str) -> str:
-    """How a figure writes a loss's name; any other name is escaped."""
-    return look_of(name).title
+from delcore.plots.looks import title_of
 
 
 def plot_small_multiples(
@@ -167,37 +129,6 @@ def plot_metrics(logs: Mapping[str, Sequence[Mapping[str, float]]], field: str, 
             marker={"symbol": look.marker},
         )
     return figure
-
-
-def plot_place_accuracy(shares: Mapping[str, Mapping[int, Interval]]) -> go.Figure:
-    """Share of right digits at each place of the right answers, one line per model with its intervals.
-
-    Args:
-        shares: name of a model to the share at each place: 0 for units, −1 for tenths.
-    """
-    looks = looks_of(list(shares))
-    data = [place_line(look, one, i) for i, (look, one) in enumerate(zip(looks, shares.values(), strict=True))]
-    return _figure(data, place_layout(shares))
-
-
-def figure_html(figure: go.Figure, div_id: str, *, with_library: bool) -> str:
-    """A figure as part of a page.
-
-    Args:
-        figure: any.
-        div_id: of its element; one of its own on the page.
-        with_library: whether plotly.js (some 5 MB) comes with it, as it must with the first figure of a page.
-    """
-    return figure.to_html(
-        full_html=False, include_plotlyjs=with_library, div_id=div_id, config={"displayModeBar": False}
-    )
-
-
-def show_static(width: int = 960) -> None:
-    """With `DELCORE_STATIC` set, let a notebook store its figures as PNG (through kaleido and Chromium)."""
-    if os.environ.get("DELCORE_STATIC"):
-        plotly.io.renderers.default = "png"
-        plotly.io.renderers["png"].width = width
 
 
 # ---------------------------------------------------------------- parts

@@ -1,10 +1,23 @@
-"""What the figure of digits by place is made of, as plain Plotly dictionaries."""
+"""Digits by place: the figure, and the plain dictionaries that it is made of."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import plotly.graph_objects as go
+
 from delcore._panels import GRID_COLOUR, LOOKS, Look, escape_text, look_of
 from delcore.intervals import Interval
+
+
+def plot_place_accuracy(shares: Mapping[str, Mapping[int, Interval]]) -> go.Figure:
+    """Share of right digits at each place of the right answers, one line per model with its intervals.
+
+    Args:
+        shares: name of a model to the share at each place: 0 for units, −1 for tenths.
+    """
+    looks = looks_of(list(shares))
+    data = [place_line(look, one, i) for i, (look, one) in enumerate(zip(looks, shares.values(), strict=True))]
+    return go.Figure(data=data, layout=place_layout(shares))
 
 
 def place_title(place: int) -> str:

@@ -1,0 +1,150 @@
+"""Measurements that the dashboard and the notebooks show: frozen results with units and provenance, never figures.
+
+Each name below is loaded from its module when it is first used, so reading a saved record needs no torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from delcore.analysis.calibration import measure_calibration
+    from delcore.analysis.criteria import fit_criteria
+    from delcore.analysis.digit_measures import MEASURES, measure_confusion, measure_digits_by, measure_offsets
+    from delcore.analysis.embeddings import CONTEXTS, generated_contexts, load_table, read_states
+    from delcore.analysis.gaps import EntropyGap, judge_gap, measure_gap_by, measure_law_gap
+    from delcore.analysis.outcomes import (
+        Calibration,
+        CriterionFits,
+        DigitEmbeddings,
+        DigitSimilarity,
+        EquilibriumScan,
+        PcaMap,
+        PlaceWeights,
+        TsneMap,
+    )
+    from delcore.analysis.places import measure_place_weights
+    from delcore.analysis.predictions import DigitPredictions, predict_digits
+    from delcore.analysis.projection import project_pca, project_tsne
+    from delcore.analysis.records import (
+        KnownLaw,
+        entropy_nats,
+        known_law,
+        left_contexts,
+        tabulate_position,
+        tabulate_record,
+    )
+    from delcore.analysis.results import Axis, Measured, Provenance
+    from delcore.analysis.scans import equilibrium_gaps, scan_equilibria, temper_law
+    from delcore.analysis.similarity import measure_similarity
+    from delcore.analysis.single_loss import LossAt, measure_loss_at
+    from delcore.analysis.strength import Strength, match_alphas, measure_strength
+
+_HOMES = {
+    "Axis": "results",
+    "CONTEXTS": "embeddings",
+    "Calibration": "outcomes",
+    "CriterionFits": "outcomes",
+    "DigitEmbeddings": "outcomes",
+    "DigitPredictions": "predictions",
+    "DigitSimilarity": "outcomes",
+    "EntropyGap": "gaps",
+    "EquilibriumScan": "outcomes",
+    "KnownLaw": "records",
+    "LossAt": "single_loss",
+    "MEASURES": "digit_measures",
+    "Measured": "results",
+    "PcaMap": "outcomes",
+    "PlaceWeights": "outcomes",
+    "Provenance": "results",
+    "Strength": "strength",
+    "TsneMap": "outcomes",
+    "entropy_nats": "records",
+    "equilibrium_gaps": "scans",
+    "fit_criteria": "criteria",
+    "generated_contexts": "embeddings",
+    "judge_gap": "gaps",
+    "known_law": "records",
+    "left_contexts": "records",
+    "load_table": "embeddings",
+    "match_alphas": "strength",
+    "measure_calibration": "calibration",
+    "measure_confusion": "digit_measures",
+    "measure_digits_by": "digit_measures",
+    "measure_gap_by": "gaps",
+    "measure_law_gap": "gaps",
+    "measure_loss_at": "single_loss",
+    "measure_offsets": "digit_measures",
+    "measure_place_weights": "places",
+    "measure_similarity": "similarity",
+    "measure_strength": "strength",
+    "predict_digits": "predictions",
+    "project_pca": "projection",
+    "project_tsne": "projection",
+    "read_states": "embeddings",
+    "scan_equilibria": "scans",
+    "tabulate_position": "records",
+    "tabulate_record": "records",
+    "temper_law": "scans",
+}
+
+__all__ = [
+    "Axis",
+    "CONTEXTS",
+    "Calibration",
+    "CriterionFits",
+    "DigitEmbeddings",
+    "DigitPredictions",
+    "DigitSimilarity",
+    "EntropyGap",
+    "EquilibriumScan",
+    "KnownLaw",
+    "LossAt",
+    "MEASURES",
+    "Measured",
+    "PcaMap",
+    "PlaceWeights",
+    "Provenance",
+    "Strength",
+    "TsneMap",
+    "entropy_nats",
+    "equilibrium_gaps",
+    "fit_criteria",
+    "generated_contexts",
+    "judge_gap",
+    "known_law",
+    "left_contexts",
+    "load_table",
+    "match_alphas",
+    "measure_calibration",
+    "measure_confusion",
+    "measure_digits_by",
+    "measure_gap_by",
+    "measure_law_gap",
+    "measure_loss_at",
+    "measure_offsets",
+    "measure_place_weights",
+    "measure_similarity",
+    "measure_strength",
+    "predict_digits",
+    "project_pca",
+    "project_tsne",
+    "read_states",
+    "scan_equilibria",
+    "tabulate_position",
+    "tabulate_record",
+    "temper_law",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'delcore.analysis' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"delcore.analysis.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)

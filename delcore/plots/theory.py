@@ -1,0 +1,113 @@
+"""Figures that need no model: equilibria over a grid, place weights at the point, criterion × distance."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+from delcore._panels import escape_text, look_of
+from delcore.analysis import CriterionFits, EquilibriumScan, PlaceWeights
+from delcore.errors import InputError
+from delcore.plots.frames import SEQUENTIAL, category, framed, points, zero_line
+
+AXES = ("laws", "alphas", "us")
+_RULE_LOOKS = {
+    "decimal": ("#7614ff", "solid", "star"),
+    "integer": ("#e68a00", "dash", "square"),
+    "none": ("#808080", "dot", "circle"),
+    "released": ("#3f7f4f", "longdash", "diamond-open"),
+}
+RESIDUAL_CAVEATS = (
+    "Share of the training gradient beside cross-entropy's that no distance explains; 0: the loss is that criterion "
+    "times a distance. Random predictions, digit mass 1.",
+)
+
+
+def plot_equilibria(
+    scan: EquilibriumScan, along: str = "alphas", *, law: int = 0, alpha: int = 0, u: int = 0
+) -> go.Figure:
+    """Entropy gap at the equilibrium along one axis of a scan, a line per loss.
+
+    Args:
+        scan: the result.
+        along: "laws", "alphas" or "us".
+        law: index on that axis, where it is not the one shown.
+        alpha: likewise.
+        u: likewise.
+
+    Raises:
+        InputError: an unknown axis.
+    """
+    if along not in AXES:
+        raise InputError(f"`along` must be one of {', '.join(AXES)}; got {along!r}.")
+    gap = scan.gap
+    axis = gap.axes[1 + AXES.index(along)]
+    numeric = along != "laws" and None not in axis.values
+    where: list[int | slice] = [law, alpha, u]
+    where[AXES.index(along)] = slice(None)
+    held = [f"{a.name} {a.values[i]}" for a, i in zip(gap.axes[1:], where, strict=True) if isinstance(i, int)]
+    figure = framed(400, "Where each loss would lead: " + ", ".join(held), scan.caveats)
+    for i, name in enumerate(scan.losses):
+        x = axis.values if numeric else [category("default" if v is None else v) for v in axis.values]
+        trace = points(name, x, gap.values[(i, *where)])
+        reached = scan.attained[(i, *where)]
+        symbol = look_of(name).marker.removesuffix("-open")
+        trace["marker"]["symbol"] = [symbol if ok else f"{symbol}-open" for ok in reached]
+        trace["hovertemplate"] = "%{fullData.name}<br>%{x}: %{y:+.4f} nats<extra></extra>"
+        figure.add_trace(trace)
+    zero_line(figure)
+    figure.update_xaxes(title_text=axis.title, type="log" if along == "alphas" and numeric else None)
+    figure.update_yaxes(title_text=gap.title)
+    return figure
+
+
+def plot_place_weights(result: PlaceWeights) -> go.Figure:
+    """The weight of each digit of one number under every rule, with the jump at the point beneath the title."""
+    jumps = [
+        f"{rule} {jump:+.3g} (×{ratio:.3g})"
+        for rule, jump, ratio in zip(result.rules, result.jumps, result.ratios, strict=True)
+        if not np.isnan(jump)
+    ]
+    caveats = ("Jump from units to tenths: " + ", ".join(jumps),) if jumps else ()
+    figure = framed(380, f"Place weights of {result.text}", caveats)
+    for rule, values in zip(result.rules, result.values, strict=True):
+        colour, dash, marker = _RULE_LOOKS.get(rule, ("#2f8f83", "longdashdot", "x"))
+        figure.add_scatter(
+            x=list(range(len(result.text))),
+            y=values.tolist(),
+            mode="lines+markers",
+            name=escape_text(rule),
+            connectgaps=False,
+            line={"color": colour, "dash": dash, "width": 2},
+            marker={"symbol": marker, "size": 9},
+            hovertemplate="%{fullData.name}: %{y:.4f}<extra></extra>",
+        )
+    ticks = {"tickvals": list(range(len(result.text))), "ticktext": list(result.text)}
+    figure.update_xaxes(title_text="digit, in writing order", **ticks)
+    figure.update_yaxes(title_text="place weight u (no unit)", rangemode="tozero")
+    return figure
+
+
+def plot_criteria(fits: CriterionFits, *, free: bool = False) -> go.Figure:
+    """What is left of each loss's gradient after the best distance for each criterion, as a heat map.
+
+    Args:
+        fits: the result.
+        free: let cross-entropy have any weight.
+    """
+    values = fits.free_residual if free else fits.residual
+    caveats = (*RESIDUAL_CAVEATS, "Cross-entropy may have any weight here.") if free else RESIDUAL_CAVEATS
+    figure = framed(170 + 44 * len(fits.losses), "Criterion × distance", caveats)
+    figure.add_heatmap(
+        z=values.tolist(),
+        x=[escape_text(name) for name in fits.criteria],
+        y=[look_of(name).title for name in fits.losses],
+        text=[[f"{value:.1%}" for value in row] for row in values],
+        texttemplate="%{text}",
+        hovertemplate="%{y}, criterion %{x}: %{z:.4f}<extra></extra>",
+        colorscale=SEQUENTIAL,
+        zmin=0,
+        zmax=1,
+        colorbar={"title": {"text": "left over (share)"}},
+    )
+    figure.update_xaxes(title_text="criterion of one digit", showgrid=False)
+    figure.update_yaxes(title_text="loss", autorange="reversed", showgrid=False)
+    return figure

@@ -1,0 +1,190 @@
+"""SmolLM2-135M with LoRA on GSM8K under four losses, compared on held-out answers.
+
+python -m delcore.studies smollm2 --model SmolLM2-135M-Instruct.gguf --data-dir BENCHMARKS --work runs/smollm2
+--out notebooks/studies/smollm2
+"""
+
+import argparse
+import dataclasses
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from delcore.arithmetic import Sample
+from delcore.benchmarks.metrics import accuracy, compare, measure_distances, unread_share
+from delcore.benchmarks.records import EvaluationRun
+from delcore.benchmarks.runner import evaluate_model
+from delcore.benchmarks.settings import EvaluationConfig
+from delcore.checkpoints import write_synced
+from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
+from delcore.intervals import Interval, bootstrap_ratio
+from delcore.models import ADAPTER_RECORD, load_model, read_record
+from delcore.prepare import is_finished
+from delcore.recipes import config_from
+from delcore.sources import load_samples
+from delcore.train import finetune
+
+logger = logging.getLogger("delcore.studies")
+
+SMOLLM2_LOSSES = ("mle", "ntl_was", "dist2", "del")
+SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"
+"""Where others find the base of the adapters; ours was dequantised from 4 bits, so its weights differ a little."""
+
+HELDOUT = 200
+NEW_TOKENS = 256
+TRAIN, TEST = "gsm8k_train.jsonl", "gsm8k_test.jsonl"
+BENCHMARKS = ("gsm8k", "svamp", "sat")
+COMMAND = "python -m delcore.studies smollm2 --model SmolLM2-135M-Instruct.Q4_1.gguf --data-dir BENCHMARKS --work WORK"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its part of the command line."""
+    parser.add_argument("--model", required=True, help="its .gguf file, folder or hub id")
+    parser.add_argument("--data-dir", required=True, type=Path, help=f"folder with {TRAIN}, {TEST} and the benchmarks")
+    parser.add_argument("--work", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--out", type=Path, required=True, help="folder for adapters and results")
+    parser.set_defaults(run=run_smollm2)
+
+
+def run_smollm2(arguments: argparse.Namespace) -> None:
+    """Train what is missing, measure what is missing, write the results."""
+    work: Path = arguments.work
+    for loss in SMOLLM2_LOSSES:
+        settings = {"model": arguments.model, "data": str(arguments.data_dir / TRAIN), "out": work / loss}
+        config = config_from("smollm2-lora", loss=loss, resume=True, **settings)
+        record = read_record(config.out)
+        if record is None or not is_finished(record):
+            logger.info("training %s", loss)
+            finetune(config, progress=logger.info)
+        keep_adapter(config.out, arguments.out / loss)
+    found = load_samples(str(arguments.data_dir / TEST), template="alpaca")
+    samples = [found[i] for i in range(HELDOUT)] if found is not None else []
+    sums = {}
+    runs: dict[str, list[EvaluationRun]] = {}
+    for name in ("base", *SMOLLM2_LOSSES):
+        source = arguments.model if name == "base" else str(work / name)
+        sums[name] = _digit_sums(work / "measured" / f"{name}.json", source, samples)
+        runs[name] = _evaluate(source, work / "evaluated" / name, arguments.data_dir)
+    result = {
+        "command": COMMAND,
+        "run": read_record(arguments.out / "mle"),
+        "items": HELDOUT,
+        "digits": compare_digits(sums),
+        "answers": {
+            task: compare_answers({name: found[i].records for name, found in runs.items()})
+            for i, task in enumerate(BENCHMARKS)
+        },
+        "seconds": {name: {run.header["task"]: run.header["seconds"] for run in found} for name, found in runs.items()},
+        "fingerprints": {name: found[0].header["model_fingerprint"] for name, found in runs.items()},
+    }
+    _write_json(arguments.out / "results.json", result)
+
+
+def _evaluate(source: str, out: Path, data_dir: Path) -> list[EvaluationRun]:
+    """Greedy answers to the first items of each benchmark; what is there is not asked again."""
+    config = EvaluationConfig(
+        source, BENCHMARKS, out=out, data_dir=data_dir, limit=HELDOUT, max_new_tokens=NEW_TOKENS, device="cpu"
+    )
+    return evaluate_model(config, progress=logger.info)
+
+
+def keep_adapter(run: Path, out: Path) -> None:
+    """A copy of a run's adapter in half precision, with its record; files and folders by their last names only."""
+    from safetensors.torch import load_file, save_file
+
+    out.mkdir(parents=True, exist_ok=True)
+    weights = {key: value.half().contiguous() for key, value in load_file(run / "adapter_model.safetensors").items()}
+    save_file(weights, out / "adapter_model.safetensors", metadata={"format": "pt"})
+    adapter = json.loads((run / "adapter_config.json").read_text(encoding="utf-8"))
+    record = read_record(run)
+    assert record, "a finished run has one"
+    record["model_path"] = None
+    for name in ("model", "data", "out"):
+        record["settings"][name] = Path(record["settings"][name]).name
+    _write_json(out / "adapter_config.json", {**adapter, "base_model_name_or_path": SMOLLM2})
+    _write_json(out / ADAPTER_RECORD, record)
+    (out / "metrics.jsonl").write_bytes((run / "metrics.jsonl").read_bytes())
+
+
+def _write_json(file: Path, value: Any) -> None:
+    beside = file.with_name(f".{file.name}")
+    write_synced(beside, lambda stream: stream.write((json.dumps(value, indent=1) + "\n").encode()))
+    beside.replace(file)
+
+
+def _digit_sums(file: Path, source: str, samples: Sequence[Sample]) -> NDArray[np.float64]:
+    """`measure_digits_by_sample`, kept in a file."""
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _write_json(file, measure_digits_by_sample(load_model(source), samples).tolist())
+        logger.info("measured %s", file.stem)
+    return np.array(json.loads(file.read_text(encoding="utf-8")))
+
+
+def compare_digits(sums: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+    """Each measure of each model with its interval over items, and its paired difference to `mle`."""
+
+    def pair(name: str, column: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return sums[name][:, column], sums[name][:, -1]
+
+    return {
+        name: {
+            measure: _entry(
+                bootstrap_ratio(pair(name, column)),
+                None if name == "mle" else bootstrap_ratio(pair(name, column), pair("mle", column)),
+            )
+            for column, measure in enumerate(DIGIT_MEASURES)
+        }
+        for name in sums
+    }
+
+
+def compare_answers(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Of each model: shares read and right, and how far its numbers are off; differences are to `mle`.
+
+    Answers are read flexibly. Distances are compared over the items where both models wrote a number.
+    """
+    return {
+        name: {
+            "unread": _plain(unread_share(own, "flexible")),
+            "right": _plain(accuracy(own, "flexible")),
+            "right_strict": _plain(accuracy(own, "strict")),
+            "change_to_mle": None if name == "mle" else _plain(compare(records["mle"], own, "flexible")),
+            "distances": _plain(measure_distances(own)),
+            "log_error_change_to_mle": None if name == "mle" else _plain(_log_change(own, records["mle"])),
+        }
+        for name, own in records.items()
+    }
+
+
+def _log_change(own: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> Interval | None:
+    """Mean change of log10(1 + |error|), over the items where both have one."""
+    pairs = [pair for pair in map(_log_errors, own, others) if None not in pair]
+    ones = np.ones(len(pairs))
+    own_errors, other_errors = np.array(pairs, dtype=float).reshape(-1, 2).T
+    return bootstrap_ratio((own_errors, ones), (other_errors, ones)) if pairs else None
+
+
+def _log_errors(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    one, two = (measure_distances([record]).log_mae for record in (own, other))
+    return one, two
+
+
+def _plain(value: Any) -> Any:
+    """A result as JSON holds it."""
+    if value is None:
+        return None
+    facts = dataclasses.asdict(value)
+    return json.loads(json.dumps(facts, default=lambda one: float(f"{one:.6g}")))
+
+
+def _entry(value: Interval, difference: Interval | None) -> dict[str, Any]:
+    return {
+        "value": dataclasses.asdict(value),
+        "difference_to_mle": None if difference is None else dataclasses.asdict(difference),
+    }
