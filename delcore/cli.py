@@ -306,7 +306,11 @@ def _run_sweep(arguments: argparse.Namespace) -> None:
     from delcore.sweep import format_rows, parse_losses, sweep
 
     quiet_libraries()
-    _print(format_rows(sweep(base, parse_losses(arguments.losses), range(arguments.seeds), _say)))
+    rows = sweep(base, parse_losses(arguments.losses), range(arguments.seeds), _say)
+    from delcore.plots import plot_sweep, write_page
+
+    write_page(plot_sweep(rows), base.out / "figure.html", "Sweep")
+    _print(format_rows(rows))
 
 
 # ---------------------------------------------------------------- evaluate

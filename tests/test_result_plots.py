@@ -38,8 +38,12 @@ from delcore.plots import (
     plot_pca,
     plot_place_weights,
     plot_similarity,
+    plot_sweep,
     plot_tsne,
+    write_page,
 )
+from delcore.plots.sweeps import AXES
+from delcore.sweep import MEASURES, tabulate
 from tests.test_digit_analysis import draw, made_up, one_hot
 
 HOSTILE = "<b>7</b><br><a href='javascript:1'>x</a> $x^2$"
@@ -206,3 +210,41 @@ def test_result_without_observations_is_drawn_empty():
     )  # fmt: skip
     figure = plot_measured({"mle": nothing})
     assert "n = 0" in figure.layout.xaxis.title.text and figure.to_json()
+
+
+# ---------------------------------------------------------------- sweeps
+
+
+def test_sweep_shows_every_measure_and_difference_of_its_table():
+    finals = {
+        loss: {seed: dict.fromkeys(MEASURES, 0.5 + seed / 10 + shift) for seed in range(3)}
+        for loss, shift in (("mle", 0.0), ("del", 0.01))
+    }
+    rows = tabulate(finals)
+    figure = plot_sweep(rows)
+    assert list(AXES) == list(MEASURES)
+    assert len(figure.data) == 3 * len(MEASURES)  # two values and a difference for each
+    for number, measure in enumerate(MEASURES):
+        assert figure.layout[f"xaxis{2 * number + 1 if number else ''}"].title.text == AXES[measure]
+    shown = {(trace.y[0], trace.xaxis): trace for trace in figure.data}
+    own = {(row.loss, row.measure): row for row in rows}
+    assert shown["DEL", "x"].x[0] == own["del", "cross_entropy"].value.mean
+    assert shown["DEL", "x2"].x[0] == pytest.approx(0.01)
+    interval = own["mle", "cross_entropy"].value
+    assert shown["MLE", "x"].error_x.array[0] == pytest.approx(interval.high - interval.mean)
+
+
+def test_sweep_of_one_seed_has_no_intervals_and_of_none_is_refused():
+    figure = plot_sweep(tabulate({"del": {0: dict.fromkeys(MEASURES, 0.5)}}))
+    assert [trace.error_x.array[0] for trace in figure.data] == [0.0] * len(MEASURES)
+    with pytest.raises(InputError, match="no run"):
+        plot_sweep([])
+
+
+def test_page_of_a_figure_needs_no_network(tmp_path):
+    write_page(plot_sweep(tabulate({"del": {0: dict.fromkeys(MEASURES, 0.5)}})), tmp_path / "f.html", "<b>Sweep</b>")
+    page = (tmp_path / "f.html").read_text()
+    assert "&lt;b&gt;Sweep" in page
+    assert 'src="plotly.min.js"' in page
+    assert "https://" not in page.replace("https://plot.ly", "")
+    assert (tmp_path / "plotly.min.js").stat().st_size > 1e6

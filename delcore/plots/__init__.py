@@ -1,4 +1,4 @@
-"""Figures: a result in, a Plotly figure out. No model, no file, no torch.
+"""Figures: a result in, a Plotly figure out. No model, no torch; only `write_page` makes files.
 
 Each loss has one colour and one second cue (dash and marker) in every figure. The seven colours and the base's grey
 differ by at least 20 CIELAB units from one another for normal, protan, deutan and tritan sight, and stand out on
@@ -15,9 +15,10 @@ from delcore.plots.distributions import (
     plot_small_multiples,
 )
 from delcore.plots.geometry import plot_layers, plot_pca, plot_similarity, plot_tsne
-from delcore.plots.looks import COLOURS, TITLES, figure_html, show_static, title_of
+from delcore.plots.looks import COLOURS, TITLES, figure_html, show_static, title_of, write_page
 from delcore.plots.measures import plot_calibration, plot_confusion, plot_intervals, plot_measured
 from delcore.plots.places import place_title, plot_place_accuracy
+from delcore.plots.sweeps import plot_sweep
 from delcore.plots.theory import plot_criteria, plot_equilibria, plot_place_weights
 
 __all__ = [
@@ -42,7 +43,9 @@ __all__ = [
     "plot_place_weights",
     "plot_similarity",
     "plot_small_multiples",
+    "plot_sweep",
     "plot_tsne",
     "show_static",
     "title_of",
+    "write_page",
 ]

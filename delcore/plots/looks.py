@@ -2,12 +2,19 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import plotly.graph_objects as go
 import plotly.io
+from plotly.offline import get_plotlyjs
 
-from delcore._panels import LOOKS, look_of
+from delcore._panels import LOOKS, escape_text, look_of
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
+<body style="margin:16px;background:#fff">{body}</body></html>
+"""
 
 COLOURS: Mapping[str, str] = MappingProxyType({name: look.colour for name, look in LOOKS.items()})
 """One colour per loss, and "base", the same in every figure."""
@@ -39,3 +46,12 @@ def figure_html(figure: go.Figure, div_id: str, *, with_library: bool) -> str:
     return figure.to_html(
         full_html=False, include_plotlyjs=with_library, div_id=div_id, config={"displayModeBar": False}
     )
+
+
+def write_page(figure: go.Figure, file: Path, title: str) -> None:
+    """A figure as a page of its own, which needs no network; plotly.js (some 5 MB) lies beside it."""
+    library = file.with_name("plotly.min.js")
+    library.write_text(get_plotlyjs(), encoding="utf-8")
+    config = {"toImageButtonOptions": {"format": "svg"}, "displaylogo": False}
+    body = figure.to_html(full_html=False, include_plotlyjs=library.name, config=config)
+    file.write_text(PAGE.format(title=escape_text(title), body=body), encoding="utf-8")

@@ -1,0 +1,90 @@
+"""The figure of a sweep: every measure of its table, a panel each."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import plotly.graph_objects as go
+
+from delcore._panels import GRID_COLOUR, ZERO_COLOUR, look_of
+from delcore.errors import InputError
+from delcore.intervals import Interval
+from delcore.plots.frames import framed
+
+if TYPE_CHECKING:  # sweeps load torch, which a figure must not wait for
+    from delcore.sweep import Row
+
+AXES = {
+    "cross_entropy": "cross-entropy, nats per token",
+    "digit_entropy_nats": "digit entropy, nats",
+    "digit_accuracy": "digit accuracy",
+    "digit_mass": "digit mass",
+}
+"""The measures of a sweep, from left to right, and what they are with their units."""
+
+
+def plot_sweep(rows: "Sequence[Row]") -> go.Figure:
+    """Means over seeds on held-out samples with 95 % intervals; beneath them the paired differences to `mle`.
+
+    Args:
+        rows: of `delcore.sweep.sweep`.
+
+    Raises:
+        InputError: there are none.
+    """
+    if not rows:
+        raise InputError("`rows` is empty: no run of the sweep has ended yet.")
+    losses = list(dict.fromkeys(row.loss for row in rows))
+    seeds = max(row.value.count for row in rows)
+    caveat = f"95 % t-intervals over seeds, n = {seeds} at most; none where n = 1. Below: differences, seed by seed."
+    figure = framed(200 + 2 * 26 * len(losses) + 80, "Sweep, on held-out samples", [caveat], showlegend=False)
+    for column, (measure, title) in enumerate(AXES.items()):
+        own = [row for row in rows if row.measure == measure]
+        _add_panel(figure, 2 * column, {row.loss: row.value for row in own}, losses, title)
+        pairs = {row.loss: row.difference for row in own if row.difference is not None}
+        _add_panel(figure, 2 * column + 1, pairs, losses, "less that of MLE")
+    figure.update_layout(margin={"b": 60, "l": 120})
+    return figure
+
+
+def _add_panel(figure: go.Figure, number: int, found: dict[str, Interval], losses: Sequence[str], title: str) -> None:
+    """One panel: losses from top to bottom, the measure from left to right. Even numbers lie above odd ones."""
+    column, is_difference = divmod(number, 2)
+    axis = "" if number == 0 else str(number + 1)
+    width = 1 / len(AXES)
+    for loss, one in found.items():
+        look = look_of(loss)
+        low, high = (one.mean if end is None else end for end in (one.low, one.high))
+        figure.add_scatter(
+            x=[one.mean],
+            y=[look.title],
+            xaxis=f"x{axis}",
+            yaxis=f"y{axis}",
+            mode="markers",
+            marker={"symbol": look.marker, "size": 9, "color": look.colour},
+            error_x={"array": [high - one.mean], "arrayminus": [one.mean - low], "color": look.colour},
+            hovertemplate=f"{look.title}: %{{x:.4f}}, n = {one.count}<extra></extra>",
+        )
+    heights = (0.0, 0.4) if is_difference else (0.58, 1.0)
+    order = [look_of(loss).title for loss in reversed(losses)]
+    figure.update_layout(
+        {
+            f"xaxis{axis}": {
+                "domain": [column * width, (column + 0.86) * width],
+                "anchor": f"y{axis}",
+                "title": {"text": title, "font": {"size": 12}},
+                "gridcolor": GRID_COLOUR,
+                "zeroline": bool(is_difference),
+                "zerolinecolor": ZERO_COLOUR,
+                "nticks": 4,
+            },
+            f"yaxis{axis}": {
+                "domain": heights,
+                "anchor": f"x{axis}",
+                "gridcolor": GRID_COLOUR,
+                "categoryorder": "array",
+                "categoryarray": order,
+                "range": [-0.5, len(losses) - 0.5],
+                "showticklabels": column == 0,
+            },
+        }
+    )
