@@ -14,6 +14,9 @@ from delcore.benchmarks.readers import LETTERS
 _LONG_FLOAT = re.compile(r"(?<![\w.])-?\d+\.\d{11,}(?:e[+-]?\d+)?(?![\w.])")
 
 
+_CUT_NUMBER = re.compile(r"[\d.,/]*\d[.,/]?$")
+"""A number at the very end of a text: where there was no room for more, perhaps the first half of one."""
+
 PROGRAM_FIELDS = ("prompt", "output", "tokens", "finish", "status", "printed", "detail")
 """What a record keeps of a program, also where words answered."""
 
@@ -39,6 +42,18 @@ def score_text(kind: str, text: str, gold: str, options: str = "") -> Verdict:
     strict, flexible = read_answer(kind, text, **({"options": options} if options else {}))
     right = equal_answers(kind, flexible, gold)
     return Verdict(strict, flexible, right and strict is not None, right)
+
+
+def whole_numbers(answer: Mapping[str, Any]) -> str:
+    """What a model wrote, without a number that was cut where its room ended.
+
+    >>> whole_numbers({"output": "is 3 * 5,000 = 15,0", "finish": "length"})
+    'is 3 * 5,000 = '
+    >>> whole_numbers({"output": "is 15", "finish": "end"})
+    'is 15'
+    """
+    output: str = answer["output"]
+    return _CUT_NUMBER.sub("", output) if answer["finish"] == "length" else output
 
 
 def score_program(kind: str, program: Mapping[str, Any], gold: str, options: Sequence[str] = ()) -> Verdict | None:
@@ -84,7 +99,7 @@ def make_record(item: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]])
     verdict = score_program(kind, program, gold, options) if program else None
     source = "program" if verdict else "text"
     if verdict is None:
-        verdict = score_text(kind, text["output"] if text else "", gold, LETTERS[: len(options)])
+        verdict = score_text(kind, whole_numbers(text) if text else "", gold, LETTERS[: len(options)])
     said = program if source == "program" or text is None else text
     assert said is not None, "an item is finished once one part is there"
     return {

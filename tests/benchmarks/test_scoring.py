@@ -100,6 +100,27 @@ def test_program_that_answers_is_the_record_and_else_the_words_are():
     assert record["program"] == failed
 
 
+@pytest.mark.parametrize(
+    ("output", "flexible"),
+    [
+        ("3 * 5,000 = 15,0", "5000"),
+        ("so 20 or 204", "20"),
+        ("it is 4 and 3.", "4"),
+        ("1/2 or 3/", "1/2"),
+        ("17", None),
+        ("12 apples", "12"),
+        ("12 ", "12"),
+    ],
+)
+def test_number_that_was_cut_where_the_room_ended_is_not_read(output, flexible):
+    cut = make_record(ITEM, {"text": {**TEXT, "output": output, "finish": "length"}})
+    assert (cut["flexible"], cut["output"]) == (flexible, output)
+    assert remake_record(cut) == cut
+    for finish in ("end", "marker"):
+        whole = make_record(ITEM, {"text": {**TEXT, "output": output, "finish": finish}})
+        assert whole["flexible"] == score_text("number", output, "5").flexible
+
+
 def test_record_read_again_is_the_same():
     for parts in (
         {"text": TEXT},
