@@ -3,7 +3,7 @@
 import json
 from decimal import Decimal
 
-from delcore.benchmarks.saved_runs import SavedRun
+from delcore.benchmarks.saved_runs import EvaluationRun
 from delcore.benchmarks.tasks import TASKS
 from delcore.intervals import Interval
 
@@ -16,7 +16,7 @@ def task_title(task: str) -> str:
     return TASKS[task].title if task in TASKS else task
 
 
-def format_items(run: SavedRun) -> str:
+def format_items(run: EvaluationRun) -> str:
     """How many items a run has, and whether they are only the first of the task."""
     return f"{len(run.records)} (first)" if run.limit is not None else str(len(run.records))
 

@@ -1,4 +1,4 @@
-"""A run folder: `evaluation.json` says what was run, `records.jsonl` what came of each item.
+"""Writing a run folder: `evaluation.json` says what was run, `records.jsonl` what came of each item.
 
 While a run is under way each process appends what is finished to a `parts-N.jsonl` of its own, line by line; when all
 is done the records are made of them and the parts go. A line that was cut short is dropped, and its item done again.
@@ -10,24 +10,14 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from delcore.benchmarks.saved_runs import HEADER, RECORDS, read_header
 from delcore.checkpoints import write_synced
 from delcore.errors import InputError
 
-FORMAT = 1
-HEADER = "evaluation.json"
-RECORDS = "records.jsonl"
 PARTS = "parts-*.jsonl"
 
-HEADER_FIELDS = (
-    *("format", "task", "task_version", "style", "model", "model_source", "model_fingerprint", "settings", "seed"),
-    *("versions", "data_sha256", "items", "seconds"),
-)
-RECORD_FIELDS = (
-    *("index", "id", "prompt", "output", "tokens", "finish", "kind", "strict", "flexible", "gold"),
-    *("correct_strict", "correct_flexible", "from", "outcome"),
-)
 SAME = ("task", "task_version", "style", "model_fingerprint", "seed", "data_sha256", "items", "settings")
 """What a run that goes on must share with the one that began."""
 
@@ -36,25 +26,6 @@ FREE_SETTINGS = ("batch_size",)
 
 Parts = dict[int, dict[str, dict[str, Any]]]
 """Of each item by its index: "text" and "program", as `scoring.make_record` takes them."""
-
-
-class EvaluationRun(NamedTuple):
-    """One run folder as it stands.
-
-    Args:
-        path: the folder.
-        header: evaluation.json.
-        records: those that are there, by index.
-    """
-
-    path: Path
-    header: dict[str, Any]
-    records: list[dict[str, Any]]
-
-    @property
-    def finished(self) -> bool:
-        """Whether every item has a record."""
-        return len(self.records) == self.header["items"]
 
 
 # ---------------------------------------------------------------- reading
@@ -72,52 +43,6 @@ def find_runs(path: Path) -> list[Path]:
     if not found:
         raise InputError(f"{path} holds no {HEADER}, and neither does a folder in it. Name a folder of --out.")
     return found
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """evaluation.json of a run folder.
-
-    Raises:
-        InputError: it cannot be read, is of another format, or lacks something.
-    """
-    file = path / HEADER
-    try:
-        header = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} holds no {HEADER}. Name a folder of --out.") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file} cannot be read: {error}. Remove the folder, or take it from its origin.") from error
-    found = header.get("format") if isinstance(header, dict) else None
-    if found != FORMAT:
-        raise InputError(
-            f"{file} is of format {found!r}, and this delcore reads format {FORMAT}. "
-            f"Read it with the delcore that wrote it{_writer(header)}, or run the evaluation again."
-        )
-    if missing := [name for name in HEADER_FIELDS if name not in header]:
-        raise InputError(f"{file} lacks {', '.join(missing)}. Run the evaluation again.")
-    return header
-
-
-def _writer(header: Any) -> str:
-    versions = header.get("versions") if isinstance(header, dict) else None
-    return f" ({versions['delcore']})" if isinstance(versions, dict) and "delcore" in versions else ""
-
-
-def read_run(path: Path) -> EvaluationRun:
-    """A run folder with its records; one that is still under way may have none.
-
-    Raises:
-        InputError: the header is not to be read, or a record is damaged.
-    """
-    header, file = read_header(path), path / RECORDS
-    lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.is_file() else []
-    records = []
-    for number, line in enumerate(lines, 1):
-        record = _parse(line)
-        if record is None or not all(name in record for name in RECORD_FIELDS):
-            raise InputError(f"{file}, line {number}: no whole record. Take the folder from its origin.")
-        records.append(record)
-    return EvaluationRun(path, header, sorted(records, key=lambda record: record["index"]))
 
 
 def read_parts(path: Path) -> Parts:

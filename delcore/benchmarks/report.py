@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from delcore.benchmarks.markup import Section, render_html, render_markdown
-from delcore.benchmarks.saved_runs import SavedRun, check_comparable, load_run
+from delcore.benchmarks.saved_runs import EvaluationRun, check_comparable, load_run
 from delcore.benchmarks.sections import (
     accuracy_section,
     by_task,
@@ -60,10 +60,10 @@ def _write(path: Path, text: str) -> None:
     write_synced(path, lambda file: file.write(text.encode()))
 
 
-def check_runs(runs: Sequence[SavedRun]) -> None:
+def check_runs(runs: Sequence[EvaluationRun]) -> None:
     """Refuse runs that one report cannot hold; see `write_report`."""
     for task, group in by_task(runs):
-        first: dict[tuple[str, str], SavedRun] = {}
+        first: dict[tuple[str, str], EvaluationRun] = {}
         for run in group:
             check_comparable(group[0], run)
             if (twin := first.setdefault(run.model, run)) is not run:
@@ -72,7 +72,7 @@ def check_runs(runs: Sequence[SavedRun]) -> None:
                 )
 
 
-def build_sections(runs: Sequence[SavedRun]) -> list[Section]:
+def build_sections(runs: Sequence[EvaluationRun]) -> list[Section]:
     """All parts of the report, in order."""
     labels = label_models(runs)
     parts = [

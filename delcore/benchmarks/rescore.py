@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from delcore.benchmarks.records import EvaluationRun, read_run, write_run
+from delcore.benchmarks.records import write_run
+from delcore.benchmarks.saved_runs import EvaluationRun, read_run
 from delcore.benchmarks.scoring import remake_record
 from delcore.benchmarks.settings import installed_versions
 from delcore.benchmarks.tasks import get_task

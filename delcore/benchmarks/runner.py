@@ -20,7 +20,8 @@ import torch
 from delcore.answers import equal_answers
 from delcore.benchmarks.generate import Answer, Batch, answer_greedily
 from delcore.benchmarks.prompts import CUTS, find_program, program_prompt
-from delcore.benchmarks.records import EvaluationRun, Parts, PartsFile, open_run, read_parts, read_run, write_run
+from delcore.benchmarks.records import Parts, PartsFile, open_run, read_parts, write_run
+from delcore.benchmarks.saved_runs import EvaluationRun, read_run
 from delcore.benchmarks.scoring import make_record, score_program
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model, make_header
 from delcore.benchmarks.tasks import Item, Task, get_task, load_task

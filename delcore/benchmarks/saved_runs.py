@@ -1,7 +1,7 @@
-"""Reading finished run folders, and telling whether two of them may be compared."""
+"""Reading run folders with a check of all that is in them, and telling whether two of them may be compared."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,16 @@ from delcore.answers import KINDS
 from delcore.errors import InputError
 
 FORMAT = 1
-HEADER_FILE, RECORDS_FILE = "evaluation.json", "records.jsonl"
+HEADER = "evaluation.json"
+RECORDS = "records.jsonl"
 
-_FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
+HEADER_FIELDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("task", "style", "model", "model_source", "model_fingerprint", "data_sha256"), (str,)),
     **dict.fromkeys(("task_version", "items", "seed"), (int,)),
     **dict.fromkeys(("settings", "versions"), (dict,)),
     "seconds": (float, int, type(None)),
 }
-_RECORD_TYPES: Mapping[str, tuple[type, ...]] = {
+RECORD_FIELDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("index", "tokens"), (int,)),
     **dict.fromkeys(("id", "prompt", "output", "finish", "kind", "gold", "from"), (str,)),
     **dict.fromkeys(("strict", "flexible", "outcome"), (str, type(None))),
@@ -27,22 +28,22 @@ _RECORD_TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True)
-class SavedRun:
-    """A finished run: what was asked of which model, and one record for each item."""
+class EvaluationRun:
+    """One run folder as it stands: what was asked of which model, and the records that are there."""
 
     path: Path
     """Its folder."""
 
-    header: Mapping[str, Any]
+    header: dict[str, Any]
     """Of evaluation.json."""
 
-    records: Sequence[Mapping[str, Any]]
+    records: list[dict[str, Any]]
     """Of records.jsonl, in the order of their index."""
 
     @property
     def task(self) -> str:
         """Key of the benchmark."""
-        return self.header["task"]
+        return str(self.header["task"])
 
     @property
     def model(self) -> tuple[str, str]:
@@ -52,47 +53,78 @@ class SavedRun:
     @property
     def limit(self) -> int | None:
         """How many items were asked for; None for all."""
-        return self.header["settings"].get("limit")
+        limit: int | None = self.header["settings"].get("limit")
+        return limit
+
+    @property
+    def finished(self) -> bool:
+        """Whether every item has a record."""
+        return len(self.records) == self.header["items"]
 
 
-def load_run(folder: Path | str) -> SavedRun:
-    """Read a run folder.
+def load_run(folder: Path | str) -> EvaluationRun:
+    """Read a finished run folder.
 
     Raises:
-        InputError: no header or no records; another format; a line that is cut or lacks a field; items missing, as
-            in a run that was stopped.
+        InputError: as `read_run`; items missing, as in a run that was stopped.
     """
-    path = Path(folder)
-    header = _load_header(path)
-    if not (path / RECORDS_FILE).is_file():
-        raise InputError(f"{path} holds no {RECORDS_FILE}: it was stopped. Finish it with the command that began it.")
-    # Only "\n" ends a line: a model's text may hold other separators.
-    lines = _read(path / RECORDS_FILE).removesuffix("\n").split("\n")
-    records = [_load_record(path, number, line) for number, line in enumerate(lines, 1) if lines != [""]]
-    if len(records) != header["items"]:
+    run = read_run(Path(folder))
+    if not run.finished:
         raise InputError(
-            f"{path} holds {len(records)} of {header['items']} items. Finish it with the command that began it."
+            f"{run.path} holds {len(run.records)} of {run.header['items']} items: it was stopped, or lost some. "
+            "Finish it with the command that began it."
         )
+    return run
+
+
+def read_run(path: Path) -> EvaluationRun:
+    """A run folder with its records; one that is still under way may have none.
+
+    Raises:
+        InputError: no header; another format; a line that is no record, or two of the same item. A last line without
+            its end is left out, as a copy that was cut has one.
+    """
+    header, file = read_header(path), path / RECORDS
+    # Only "\n" ends a line: a model's text may hold other separators.
+    lines = _read(file).split("\n") if file.is_file() else [""]
+    if not lines[-1] or _parse(lines[-1]) is None:
+        lines.pop()
+    records = [_check_record(file, number, line) for number, line in enumerate(lines, 1)]
     if len({record["id"] for record in records}) < len(records):
-        raise InputError(f"{path / RECORDS_FILE} holds two records of the same `id`. Run the evaluation again.")
-    return SavedRun(path, header, sorted(records, key=lambda record: record["index"]))
+        raise InputError(f"{file} holds two records of the same `id`. Run the evaluation again.")
+    return EvaluationRun(path, header, sorted(records, key=lambda record: record["index"]))
 
 
-def _load_header(path: Path) -> dict[str, Any]:
-    header = _parse(_read(path / HEADER_FILE), str(path / HEADER_FILE))
+def read_header(path: Path) -> dict[str, Any]:
+    """evaluation.json of a run folder.
+
+    Raises:
+        InputError: it cannot be read, is of another format, or lacks something.
+    """
+    file = path / HEADER
+    header = _parse(_read(file))
+    if header is None:
+        raise InputError(f"{file} is cut or no JSON object. Remove the folder, or take it from its origin.")
     if header.get("format") != FORMAT:
         raise InputError(
-            f"{path / HEADER_FILE} has format {header.get('format')!r:.40}, and this delcore reads {FORMAT}. "
-            "Run the evaluation again, or use the version that wrote it."
+            f"{file} is of format {header.get('format')!r:.40}, and this delcore reads format {FORMAT}. "
+            f"Read it with the delcore that wrote it{_writer(header)}, or run the evaluation again."
         )
-    _check_fields(header, _FIELD_TYPES, str(path / HEADER_FILE))
+    _check_fields(header, HEADER_FIELDS, str(file))
     return header
 
 
-def _load_record(path: Path, number: int, line: str) -> dict[str, Any]:
-    where = f"{path / RECORDS_FILE}, line {number}"
-    record = _parse(line, where)
-    _check_fields(record, _RECORD_TYPES, where)
+def _writer(header: Mapping[str, Any]) -> str:
+    versions = header.get("versions")
+    return f" ({versions['delcore']!s:.40})" if isinstance(versions, dict) and "delcore" in versions else ""
+
+
+def _check_record(file: Path, number: int, line: str) -> dict[str, Any]:
+    where = f"{file}, line {number}"
+    record = _parse(line)
+    if record is None:
+        raise InputError(f"{where} is cut or no JSON object. Take the folder from its origin, or run it again.")
+    _check_fields(record, RECORD_FIELDS, where)
     if record["kind"] not in KINDS:
         raise InputError(f"{where}: `kind` must be one of {', '.join(KINDS)}; got {record['kind']!r:.40}.")
     if any(record[f"correct_{way}"] and record[way] is None for way in ("strict", "flexible")):
@@ -111,14 +143,12 @@ def _read(path: Path) -> str:
         ) from None
 
 
-def _parse(text: str, where: str) -> dict[str, Any]:
+def _parse(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise InputError(f"{where} is cut or no JSON object. Resume the run to write it again.")
-    return value
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _refuse_constant(name: str) -> None:
@@ -139,7 +169,7 @@ _SETTINGS = ("limit", "max_new_tokens", "template", "run_programs")
 """Those that decide what is asked and how it may be answered; batch size, device and precision are not among them."""
 
 
-def check_comparable(first: SavedRun, second: SavedRun) -> None:
+def check_comparable(first: EvaluationRun, second: EvaluationRun) -> None:
     """Refuse two runs whose difference would not be the models'.
 
     Settings that only change how fast a run goes, or how precisely, may differ; a report shows them.
@@ -157,7 +187,7 @@ def check_comparable(first: SavedRun, second: SavedRun) -> None:
             )
 
 
-def _what_must_match(run: SavedRun) -> dict[str, Any]:
+def _what_must_match(run: EvaluationRun) -> dict[str, Any]:
     return {
         **{name: run.header[name] for name in ("task", "task_version", "style")},
         **{name: run.header["settings"].get(name) for name in _SETTINGS},

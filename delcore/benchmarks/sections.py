@@ -27,7 +27,7 @@ from delcore.benchmarks.metrics import (
     unread_share,
 )
 from delcore.benchmarks.published import NOTE, PUBLISHED, SOURCE
-from delcore.benchmarks.saved_runs import SavedRun
+from delcore.benchmarks.saved_runs import EvaluationRun
 from delcore.benchmarks.tasks import SEVEN, TASKS
 from delcore.intervals import Interval
 from delcore.plots import figure_html, place_title, plot_place_accuracy
@@ -43,7 +43,7 @@ FORM_LENGTH = 60
 OUTCOMES = ("ok", "no_output", "error", "timeout", "asked_input", "refused")
 
 
-def label_models(runs: Sequence[SavedRun]) -> Labels:
+def label_models(runs: Sequence[EvaluationRun]) -> Labels:
     """The name of each model, with a part of its fingerprint where several have one name."""
     models = {run.model for run in runs}
     shared = Counter(name for name, _ in models)
@@ -53,16 +53,16 @@ def label_models(runs: Sequence[SavedRun]) -> Labels:
     }
 
 
-def by_task(runs: Sequence[SavedRun]) -> list[tuple[str, list[SavedRun]]]:
+def by_task(runs: Sequence[EvaluationRun]) -> list[tuple[str, list[EvaluationRun]]]:
     """The runs of each task, the seven first and in the paper's order."""
     order = {task: i for i, task in enumerate(SEVEN)}
     ordered = sorted(runs, key=lambda run: (order.get(run.task, len(order)), run.task))
     return [(task, list(group)) for task, group in groupby(ordered, key=lambda run: run.task)]
 
 
-def by_model(runs: Sequence[SavedRun]) -> dict[ModelKey, dict[str, SavedRun]]:
+def by_model(runs: Sequence[EvaluationRun]) -> dict[ModelKey, dict[str, EvaluationRun]]:
     """The run of each task for each model."""
-    found: dict[ModelKey, dict[str, SavedRun]] = {}
+    found: dict[ModelKey, dict[str, EvaluationRun]] = {}
     for run in runs:
         found.setdefault(run.model, {})[run.task] = run
     return found
@@ -71,7 +71,7 @@ def by_model(runs: Sequence[SavedRun]) -> dict[ModelKey, dict[str, SavedRun]]:
 # ---------------------------------------------------------------- accuracy
 
 
-def accuracy_section(runs: Sequence[SavedRun], labels: Labels) -> Section:
+def accuracy_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
     """Accuracy and unread share of every run."""
     rows = [
         [
@@ -93,7 +93,7 @@ def accuracy_section(runs: Sequence[SavedRun], labels: Labels) -> Section:
     return Section("Accuracy", [text], Table(header, rows))
 
 
-def mean_section(runs: Sequence[SavedRun], labels: Labels) -> Section:
+def mean_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
     """Mean of the seven for models that answered all of them; for others what is missing."""
     rows, missing = [], []
     for model, tasks in by_model(runs).items():
@@ -120,7 +120,7 @@ def published_section() -> Section:
 # ---------------------------------------------------------------- comparisons
 
 
-def comparison_section(runs: Sequence[SavedRun], labels: Labels) -> Section:
+def comparison_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
     """Every pair of models on every task that both answered, and on the mean of the seven."""
     rows = [
         _comparison_row(task_title(task), labels, (one, other), way, compare(one.records, other.records, way))
@@ -148,7 +148,7 @@ def comparison_section(runs: Sequence[SavedRun], labels: Labels) -> Section:
 
 
 def _comparison_row(
-    task: str, labels: Labels, pair: tuple[SavedRun, SavedRun], way: str, found: Comparison | None
+    task: str, labels: Labels, pair: tuple[EvaluationRun, EvaluationRun], way: str, found: Comparison | None
 ) -> list[str]:
     names = [labels[run.model] for run in pair]
     if found is None:
@@ -160,7 +160,7 @@ def _comparison_row(
 # ---------------------------------------------------------------- digits and distances
 
 
-def place_sections(runs: Sequence[SavedRun], labels: Labels) -> list[Section]:
+def place_sections(runs: Sequence[EvaluationRun], labels: Labels) -> list[Section]:
     """Digits by place for each task whose answers are numbers: a table and a figure."""
     sections: list[Section] = []
     for task, group in by_task(runs):
@@ -185,11 +185,11 @@ _PLACES_NOTE = (
 )
 
 
-def _shown_places(run: SavedRun) -> dict[int, Interval]:
+def _shown_places(run: EvaluationRun) -> dict[int, Interval]:
     return {place: one for place, one in place_accuracy(run.records).items() if place in SHOWN_PLACES}
 
 
-def distance_section(runs: Sequence[SavedRun], labels: Labels) -> Section | None:
+def distance_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section | None:
     """How far off the numbers read are; None where no task has numbers."""
     rows = []
     for task, group in by_task(runs):
@@ -213,7 +213,7 @@ def distance_section(runs: Sequence[SavedRun], labels: Labels) -> Section | None
 # ---------------------------------------------------------------- unread forms, programs
 
 
-def unread_section(runs: Sequence[SavedRun], labels: Labels) -> Section:
+def unread_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
     """The most frequent forms of texts whose answer no strict reading found."""
     rows = []
     for task, group in by_task(runs):
@@ -248,7 +248,7 @@ def unread_form(output: str) -> str:
     return line if len(line) <= FORM_LENGTH else line[: FORM_LENGTH - 1] + "…"
 
 
-def program_section(runs: Sequence[SavedRun], labels: Labels) -> Section | None:
+def program_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section | None:
     """How programs ended; None where none was run."""
     ran = [run for _, group in by_task(runs) for run in group if any(r["outcome"] is not None for r in run.records)]
     found = {run.path: Counter(record["outcome"] for record in run.records) for run in ran}
@@ -267,7 +267,7 @@ def program_section(runs: Sequence[SavedRun], labels: Labels) -> Section | None:
 # ---------------------------------------------------------------- how the runs were made
 
 
-def provenance_sections(runs: Sequence[SavedRun], labels: Labels) -> list[Section]:
+def provenance_sections(runs: Sequence[EvaluationRun], labels: Labels) -> list[Section]:
     """What it takes to tell each run from any other, and to make it again."""
     sections = [Section("How the runs were made")]
     for _, group in by_task(runs):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from delcore.benchmarks.prompts import check_style
-from delcore.benchmarks.records import FORMAT
+from delcore.benchmarks.saved_runs import FORMAT
 from delcore.benchmarks.tasks import Item, Task, fingerprint_items, get_task
 from delcore.errors import InputError
 from delcore.models import LoadedModel

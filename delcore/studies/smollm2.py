@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from delcore.arithmetic import Sample
 from delcore.benchmarks.metrics import accuracy, compare, measure_distances, unread_share
-from delcore.benchmarks.records import EvaluationRun
 from delcore.benchmarks.runner import evaluate_model
+from delcore.benchmarks.saved_runs import EvaluationRun
 from delcore.benchmarks.settings import EvaluationConfig
 from delcore.checkpoints import write_synced
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from delcore.benchmarks import runner
-from delcore.benchmarks.records import read_run
+from delcore.benchmarks.saved_runs import read_run
 from tests.benchmarks.files_for_tests import write_all
 from tests.models_for_tests import save_tiny
 from tests.test_cli import assert_refused, run_cli

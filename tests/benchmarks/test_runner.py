@@ -17,9 +17,9 @@ from delcore import InputError
 from delcore.benchmarks import rescore as rescoring
 from delcore.benchmarks import runner
 from delcore.benchmarks.generate import Answer
-from delcore.benchmarks.records import HEADER, HEADER_FIELDS, RECORD_FIELDS, RECORDS, read_run
 from delcore.benchmarks.rescore import format_summaries, rescore, summarise
 from delcore.benchmarks.runner import evaluate_model
+from delcore.benchmarks.saved_runs import HEADER, HEADER_FIELDS, RECORD_FIELDS, RECORDS, read_run
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model
 from delcore.benchmarks.tasks import load_task
 from delcore.errors import StoppedError

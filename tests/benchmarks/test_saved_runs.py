@@ -5,7 +5,7 @@ import json
 import pytest
 
 from delcore import InputError
-from delcore.benchmarks.saved_runs import check_comparable, load_run
+from delcore.benchmarks.saved_runs import HEADER_FIELDS, check_comparable, load_run
 from tests.benchmarks.runs_for_tests import header, record, records, write_run
 
 
@@ -33,7 +33,7 @@ def test_folder_that_is_none_or_lacks_a_file_is_refused(tmp_path):
         load_run(tmp_path / "nowhere")
     folder = write_run(tmp_path / "run", records("42"))
     (folder / "records.jsonl").unlink()
-    with pytest.raises(InputError, match=r"holds no records\.jsonl: it was stopped"):
+    with pytest.raises(InputError, match="holds 0 of 1 items: it was stopped"):
         load_run(folder)
 
 
@@ -46,9 +46,12 @@ def test_folder_that_is_none_or_lacks_a_file_is_refused(tmp_path):
         (b"[1]", "cut or no JSON object"),
         (b"[" * 100_000, "cut or no JSON object"),
         (b"\xff\xfe", "cannot be read"),
-        (b'{"format": 2}', "has format 2"),
-        (b"{}", "has format None"),
-        (b'{"format": 1}', "lacks `task`"),
+        (b'{"format": 2}', "is of format 2"),
+        (b"{}", "is of format None"),
+        *[
+            (json.dumps({k: v for k, v in header(1).items() if k != name}).encode(), f"lacks `{name}`")
+            for name in HEADER_FIELDS
+        ],
         (json.dumps(header(1, seed="0")).encode(), "`seed` must be int"),
         (json.dumps(header(True)).encode(), "`items` must be int"),
         (json.dumps(header(3)).encode(), "1 of 3 items"),

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from delcore.benchmarks import scoring
-from delcore.benchmarks.records import RECORD_FIELDS
+from delcore.benchmarks.saved_runs import RECORD_FIELDS
 from delcore.benchmarks.scoring import make_record, remake_record, score_program, score_text
 
 ITEM = {"index": 3, "id": "own-3", "kind": "number", "gold": "5", "options": []}
