@@ -14,7 +14,8 @@ from torch import Tensor
 
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
-from delcore.losses import Loss, get_loss
+from delcore.losses import Loss, get_loss, kl_nats
+from delcore.losses import entropy_nats as entropy_of
 from delcore.losses._positions import Positions, positions_from_logits
 
 TOLERANCE = 1e-10
@@ -196,11 +197,10 @@ def _minimise(expected: ExpectedLoss, logits: Tensor) -> tuple[Tensor, bool]:
 def _describe(logits: Tensor, law: Tensor, attained: bool) -> Equilibrium:
     log_probs = logits.log_softmax(0)
     probs = log_probs.exp()
-    possible = law > 0
     return Equilibrium(
         probabilities=tuple(probs.tolist()),
-        entropy_nats=float(-(probs * log_probs).sum()),
-        kl_nats=float((law[possible] * (law[possible].log() - log_probs[possible])).sum()),
+        entropy_nats=float(entropy_of(log_probs)),
+        kl_nats=float(kl_nats(law, log_probs)),
         logits=tuple(logits.tolist()),
         attained=attained,
     )

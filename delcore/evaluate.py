@@ -13,6 +13,7 @@ from torch import Tensor
 from delcore.arithmetic import LAWS, READINGS, Reading, Sample
 from delcore.data import Encoded, align, collate, encode_sample, pad_id
 from delcore.digits import DigitVocab, digit_places, place_weight
+from delcore.losses import entropy_nats, kl_nats
 from delcore.models import LoadedModel
 from delcore.readout import DigitReadout, prompt_ids, read_digits, write_greedily
 
@@ -207,7 +208,7 @@ def _measure_reading(loaded: LoadedModel, reading: Reading, digit: int) -> Readi
     readout = read_digits(model(input_ids=rows).logits[:, -1].double().cpu(), vocab)  # of [prefixes, vocab]
     law = torch.tensor(LAWS[reading.laws[digit]], dtype=torch.float64)
     weights = torch.tensor(chance, dtype=torch.float64)
-    kl = (law * (law.log() - readout.log_probs)).sum(-1)
+    kl = kl_nats(law.expand_as(readout.log_probs), readout.log_probs)
     entropy, divergence, mass, level = (
         float((weights * column).sum()) for column in (readout.entropy_nats, kl, readout.mass, readout.level)
     )
@@ -217,7 +218,7 @@ def _measure_reading(loaded: LoadedModel, reading: Reading, digit: int) -> Readi
         place=place,
         weight=place_weight(place),
         law=reading.laws[digit],
-        law_entropy_nats=float(-(law * law.log()).sum()),
+        law_entropy_nats=float(entropy_nats(law.log())),
         entropy_nats=entropy,
         kl_nats=divergence,
         mass=mass,

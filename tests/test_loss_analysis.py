@@ -18,7 +18,7 @@ from delcore.analysis.criteria import fit_criteria
 from delcore.analysis.outcomes import EXACT
 from delcore.arithmetic import DESIGN_LAW, LAWS, Sample, arithmetic_sample
 from delcore.errors import InputError
-from delcore.losses import LOSSES, entropy_nats
+from delcore.losses import LOSSES, entropy_nats, kl_nats
 from tests.models_for_tests import tiny_loaded
 
 # ---------------------------------------------------------------- entropy and KL with zeros (B40, B41)
@@ -39,6 +39,28 @@ def test_entropy_at_probability_zero_and_its_gradient_are_finite(logits, entropy
     found.backward()
     assert found.item() == pytest.approx(entropy, abs=1e-6)
     assert bool(logits.grad.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("target", "log_probs", "kl"),
+    [
+        ([1.0, 0.0], [0.0, -5.0], 0.0),
+        ([1.0, 0.0], [0.0, -math.inf], 0.0),
+        ([0.5, 0.5], [0.0, -math.inf], math.inf),
+        ([0.5, 0.5], [math.log(0.5)] * 2, 0.0),
+    ],
+)
+def test_kl_with_zeros_is_a_number_or_infinite_and_its_gradient_finite(target, log_probs, kl):
+    prediction = torch.tensor(log_probs).requires_grad_()
+    found = kl_nats(torch.tensor(target), prediction)
+    found.backward()
+    assert found.item() == pytest.approx(kl, abs=1e-6)
+    assert bool(prediction.grad.isfinite().all())
+
+
+def test_dist2_is_the_divergence_of_its_target():
+    target = torch.softmax(-((torch.arange(10.0) - 3) ** 2), 0)
+    assert kl_nats(target, torch.full((10,), -math.log(10))).item() == pytest.approx(1.231139, abs=1e-5)
 
 
 def test_equilibrium_of_a_law_with_zeros_has_a_number_and_never_nan():

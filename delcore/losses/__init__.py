@@ -319,6 +319,17 @@ def entropy_nats(log_probs: Float[Tensor, "*shape classes"]) -> Float[Tensor, "*
     return -(log_probs.exp() * log_probs.masked_fill(log_probs.isinf(), 0.0)).sum(-1)
 
 
+def kl_nats(
+    target: Float[Tensor, "*shape classes"], log_probs: Float[Tensor, "*shape classes"]
+) -> Float[Tensor, "*shape"]:
+    """KL(target ‖ prediction) over the last axis; infinite where a possible class has no probability, never NaN.
+
+    A class that the target gives nothing adds nothing, whatever its log-probability, and gets no gradient.
+    """
+    logs = log_probs.masked_fill(target == 0, 0.0)
+    return (torch.xlogy(target, target) - target * logs).sum(-1)
+
+
 def digit_statistics(
     digit_logits: Float[Tensor, "*shape 10"], digit: Int[Tensor, "*shape"]
 ) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:

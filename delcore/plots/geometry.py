@@ -107,7 +107,8 @@ def plot_layers(results: Mapping[str, Sequence[DigitSimilarity]]) -> go.Figure:
             hovertemplate="%{fullData.name}<br>layer %{x}: %{y:.3f}, p = %{customdata:.2g}<extra></extra>",
         )
     contexts = first.embeddings.contexts
-    figure.update_xaxes(title_text=f"layer; n = 45 pairs of means over {contexts} contexts", tickformat="d")
+    figure.update_xaxes(title_text=f"layer; n = 45 pairs of means over {contexts} contexts")
+    figure.update_xaxes(dtick=max(1, max(len(found) for found in results.values()) // 10))
     figure.update_yaxes(title_text="rank correlation of similarity with −|i − j|", range=[-1.05, 1.05])
     return figure
 

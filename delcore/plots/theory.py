@@ -55,6 +55,8 @@ def plot_equilibria(
         figure.add_trace(trace)
     zero_line(figure)
     figure.update_xaxes(title_text=axis.title, type="log" if along == "alphas" and numeric else None)
+    if numeric:
+        figure.update_xaxes(tickvals=list(axis.values), ticktext=[f"{value:g}" for value in axis.values])
     figure.update_yaxes(title_text=gap.title)
     return figure
 
