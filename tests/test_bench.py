@@ -14,7 +14,7 @@ from delcore.losses import LOSSES
 SMALL = Sizes(tokens=32, width=8, vocab=64, rounds=2)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def few_objects_to_collect():
     """A measurement begins with a collection, which would go through all that a test run has imported."""
     gc.collect()

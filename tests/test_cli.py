@@ -417,6 +417,7 @@ def sweep_argv(tiny_folder, out, *more) -> list:
     return ["sweep", "--losses", "mle,del", "--seeds", 2, "--model", tiny_folder, "--out", out, *settings, *more]
 
 
+@pytest.mark.slow
 def test_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(capsys, tiny_folder, tmp_path, monkeypatch):
     code, whole, _ = run_cli(capsys, *sweep_argv(tiny_folder, tmp_path / "whole"))
     assert code == 0
@@ -509,6 +510,7 @@ def test_command_in_a_process_of_its_own_prints_json_and_nothing_else(tmp_path):
     assert json.loads(run.stdout)["prompt"] == "12 + 35 = "
 
 
+@pytest.mark.slow
 def test_bad_input_in_a_process_of_its_own_is_one_line(tmp_path):
     run = subprocess_cli("probe", "1", "--model", tmp_path)
     assert (run.returncode, run.stdout) == (2, "")

@@ -194,6 +194,7 @@ def assert_same_probabilities(loaded: LoadedModel, other: LoadedModel) -> None:
         assert (one.place, one.weight) == (two.place, two.weight)
 
 
+@pytest.mark.slow
 @each_family
 def test_family_learns_an_answer_and_stops_behind_it(name, real, tmp_path):
     loaded, samples = load_family(name, real=real), (SAMPLES[0], SAMPLES[2])

@@ -129,6 +129,7 @@ def test_card_readings_equal_what_the_shipped_file_gives(card, readings, name):
             assert told[key] == pytest.approx(getattr(found, key), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TUNED)
 def test_card_tells_the_way_covered_to_the_equilibrium(card, readings, name):
     way = card["models"][name]["equilibrium"]
