@@ -306,7 +306,7 @@ def test_train_saves_a_run_that_probe_reads(capsys, tiny_folder, tmp_path):
     ],
 )
 def test_set_reads_numbers_truth_and_text(text, value):
-    (found,) = cli.parse_options([f"name={text}"]).values()
+    (found,) = cli.training.parse_options([f"name={text}"]).values()
     assert found == value
     assert type(found) is type(value)
 
@@ -599,7 +599,7 @@ def test_host_that_cannot_be_served_on_is_refused(capsys, host):
 
 
 def test_dashboard_files_that_are_missing_are_refused(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(cli, "__file__", str(tmp_path / "delcore" / "cli.py"))
+    monkeypatch.setattr(cli.dashboard, "__file__", str(tmp_path / "delcore" / "cli" / "dashboard.py"))
     assert_refused(capsys, "dashboard", "--port", free_port(), words=["missing"])
 
 

@@ -1,6 +1,7 @@
 """`delcore evaluate` and `delcore bench generate`: what they print, and what they refuse in one line."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,16 @@ def test_all_seven_are_a_table_and_as_json_a_list(capsys, small, tmp_path):
     code, again, _ = run_cli(capsys, "evaluate", "--rescore", tmp_path / "out", "--json")
     assert code == 0
     assert sorted(json.loads(again), key=str) == sorted(rows, key=str)
+
+
+def test_report_is_written_beside_the_runs_and_its_files_are_named(capsys, small, tmp_path):
+    run_cli(capsys, "evaluate", "--benchmark", "svamp,gsm8k", *small)
+    code, out, _ = run_cli(capsys, "evaluate", "--report", tmp_path / "out")
+    assert code == 0
+    files = [Path(line) for line in out.splitlines()]
+    assert [file.name for file in files] == ["report.md", "report.html"]
+    assert "SVAMP" in files[0].read_text()
+    assert_refused(capsys, "evaluate", "--report", tmp_path / "data", words=["evaluation.json"])
 
 
 def test_programs_are_asked_for_where_they_may_run(capsys, small, tmp_path, monkeypatch):

@@ -1,0 +1,58 @@
+"""`delcore dashboard`."""
+
+import argparse
+import socket
+from pathlib import Path
+from typing import Any
+
+from delcore.errors import InputError
+
+
+def add_dashboard(commands: Any) -> None:
+    """`delcore dashboard`."""
+    parser = commands.add_parser("dashboard", help="open the dashboard in a browser")
+    parser.add_argument("--host", default="localhost", help="address to serve on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8501, help="port to serve on (default: %(default)s)")
+    parser.add_argument("--headless", action="store_true", help="serve only, open no browser")
+    parser.set_defaults(run=_run_dashboard)
+
+
+def dashboard_app() -> Path:
+    """The dashboard's main script: inside an installed package, or beside it in a checkout."""
+    here = Path(__file__).resolve().parent.parent
+    for folder in (here / "_dashboard", here.parent / "dashboard"):
+        if (folder / "streamlit_app.py").is_file():
+            return folder / "streamlit_app.py"
+    raise InputError("The dashboard's files are missing from this installation. Install delcore again.")
+
+
+def _run_dashboard(arguments: argparse.Namespace) -> None:
+    check_port(arguments.host, arguments.port)
+    from streamlit.web import cli as streamlit_cli
+
+    flags = {
+        "server.address": arguments.host,
+        "server.port": arguments.port,
+        "server.headless": str(arguments.headless).lower(),
+        "server.showEmailPrompt": "false",
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": "false",
+        "client.showErrorDetails": "none",
+        "runner.magicEnabled": "false",
+    }
+    command = ["run", str(dashboard_app()), *(f"--{name}={value}" for name, value in flags.items())]
+    streamlit_cli.main(command, prog_name="streamlit", standalone_mode=False)
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse an address that cannot be served on, before the server starts."""
+    if not 0 < port < 65536:
+        raise InputError(f"`--port` must lie in [1, 65535]; got {port}.")
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except (OSError, UnicodeError) as error:  # a host name that is none cannot even be encoded
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"Cannot serve on {host}:{port}: {reason}. Pass another --port or --host.") from error
