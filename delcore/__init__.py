@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from delcore.answers import equal_answers, read_answer
     from delcore.config import TrainConfig
     from delcore.data import align
     from delcore.digits import DigitVocab, number_spans, place_weights
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from delcore.losses.lean import head_of, lean_loss
     from delcore.models import load_model
     from delcore.probe import DigitPosition, digit_distributions
+    from delcore.programs import run_program
     from delcore.train import Run, finetune
     from delcore.trainers import numeric_trainer, trainer_loss
 
@@ -32,6 +34,7 @@ _HOMES = {
     "TrainConfig": "config",
     "align": "data",
     "digit_distributions": "probe",
+    "equal_answers": "answers",
     "equilibrium": "equilibria",
     "finetune": "train",
     "head_of": "losses.lean",
@@ -41,6 +44,8 @@ _HOMES = {
     "numeric_loss": "losses",
     "numeric_trainer": "trainers",
     "place_weights": "digits",
+    "read_answer": "answers",
+    "run_program": "programs",
     "trainer_loss": "trainers",
 }
 
@@ -55,6 +60,7 @@ __all__ = [
     "TrainConfig",
     "align",
     "digit_distributions",
+    "equal_answers",
     "equilibrium",
     "finetune",
     "head_of",
@@ -64,6 +70,8 @@ __all__ = [
     "numeric_loss",
     "numeric_trainer",
     "place_weights",
+    "read_answer",
+    "run_program",
     "trainer_loss",
 ]
 

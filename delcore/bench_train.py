@@ -21,13 +21,14 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
+from delcore.adapt import adapt
 from delcore.bench import machine, measure_peak, spread
 from delcore.config import TrainConfig
 from delcore.data import collate, count_step
 from delcore.errors import InputError
 from delcore.memory.fake_pass import size_of
 from delcore.models import LoadedModel, load_model
-from delcore.prepare import Job, adapt, prepare
+from delcore.prepare import Job, prepare
 from delcore.train import encode_step, finetune, learning_rate_factor, make_optimizer
 
 OURS, OTHER, DEL = "delcore", "Trainer", "delcore del"

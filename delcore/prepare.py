@@ -19,7 +19,6 @@ from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import get_loss
 from delcore.models import LoadedModel, ModelCard, load_model, read_record
-from delcore.pretrained import without_peft_warning
 from delcore.runs import Progress, board_writer, data_fingerprint, fingerprint, settings_of
 from delcore.sources import load_samples
 
@@ -251,42 +250,6 @@ def pick_device(device: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise InputError(f"`--device` {device!r} cannot be used: {str(error).splitlines()[0][:200]}") from error
     return found
-
-
-# ---------------------------------------------------------------- the model made ready
-
-
-def adapt(model: Any, config: TrainConfig) -> Any:
-    """The model as it is trained: its precision, adapters and what it keeps for the backward pass."""
-    if config.precision == "bf16":
-        model.to(torch.bfloat16)
-    if config.gradient_checkpointing:
-        model.activation_checkpointing_enable({"use_reentrant": False})
-    if config.lora_rank:
-        model = add_lora(model, config)
-    return model.train()
-
-
-def add_lora(model: Any, config: TrainConfig) -> Any:
-    """The model with trainable LoRA adapters on all linear layers but the head, and all else frozen."""
-    try:
-        from peft import LoraConfig, get_peft_model
-    except ImportError:
-        raise InputError('`--lora-rank` needs a package more: pip install "delcore[train]"') from None
-    width = model.get_input_embeddings().weight.shape[1]
-    if config.lora_rank > width:
-        raise InputError(f"`--lora-rank` must be at most the model's width, {width}; got {config.lora_rank}.")
-    lora = LoraConfig(
-        r=config.lora_rank,
-        lora_alpha=config.lora_alpha or 2 * config.lora_rank,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-    )
-    try:
-        with without_peft_warning():
-            return get_peft_model(model, lora)
-    except ValueError as error:  # layers that adapters do not fit, as Mamba's
-        raise InputError(f"`--lora-rank` does not go with this model: {str(error).splitlines()[0][:300]}") from error
 
 
 def record_facts(job: Job, ranks: int) -> dict[str, Any]:

@@ -29,7 +29,7 @@ GATHER = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_
 SPREAD = StateDictOptions(full_state_dict=True, strict=False)
 
 
-def training_state(step: int, model: Any, optimizer: Any, log: MetricsLog, accelerator: Any) -> dict[str, Any]:
+def training_state(step: int, model: Any, optimizer: Any, log: MetricsLog) -> dict[str, Any]:
     """All that the rest of a run depends on; every process calls it.
 
     Frozen weights are left out: they are those of the model that the run began with.

@@ -15,18 +15,16 @@ import dataclasses
 import functools
 import math
 import os
-import signal
-import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from delcore.adapt import adapt
 from delcore.checkpoints import drop_checkpoints, load_checkpoint, save_checkpoint
 from delcore.config import TrainConfig, process_rank
 from delcore.data import Batch, Encoded, count_step, encode_sample, iterate_samples, micro_batches
@@ -42,9 +40,10 @@ from delcore.memory import (
     is_out_of_memory,
 )
 from delcore.models import LoadedModel
-from delcore.prepare import CHECKPOINTS, Job, adapt, pick_device, prepare, record_facts
+from delcore.prepare import CHECKPOINTS, Job, pick_device, prepare, record_facts
 from delcore.runs import SUMS, MetricsLog, Progress, sum_measures
 from delcore.saving import restore, save_record, save_run, training_state
+from delcore.stopping import StopRequests
 
 BETA1 = 0.9
 """AdamW's first decay rate."""
@@ -151,7 +150,7 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
                 stopped_by = stop.agreed(reduce, device)
                 due = config.save_every and step % config.save_every == 0
                 if (stopped_by or due) and step < config.steps:
-                    state = training_state(step, model, optimizer, log, accelerator)
+                    state = training_state(step, model, optimizer, log)
                     if accelerator.is_main_process:
                         keep(config, step, state, log, stopped=bool(stopped_by))
                 if stopped_by:
@@ -273,39 +272,3 @@ def make_accelerator(config: TrainConfig) -> Any:
             f"`--batch-size` {config.batch_size} must be a multiple of the {accelerator.num_processes} processes."
         )
     return accelerator
-
-
-class StopRequests:
-    """Between `with` and its end, Ctrl-C and SIGTERM only leave a note; a second one acts as usual."""
-
-    def __init__(self) -> None:
-        """Nothing has come yet."""
-        self.signal = 0
-        self._usual: dict[int, Any] = {}
-
-    def __enter__(self) -> "StopRequests":
-        """Listen; only the main thread can."""
-        if threading.current_thread() is threading.main_thread():
-            self._usual = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
-        self._restore()
-
-    def __exit__(self, *error: object) -> None:
-        """Let signals act as they did."""
-        self._restore()
-
-    def _restore(self) -> None:
-        for number, handler in self._usual.items():
-            signal.signal(number, handler)
-
-    def agreed(self, reduce: Any, device: torch.device) -> int | None:
-        """The signal that any process has got, or None; with several processes all of them ask."""
-        if os.environ.get("WORLD_SIZE", "1") == "1":
-            return self.signal or None
-        seen = torch.zeros(65, device=device)  # a place for each signal
-        seen[self.signal] = 1
-        found = reduce(seen)[1:].nonzero()
-        return int(found[0]) + 1 if len(found) else None

@@ -7,11 +7,11 @@ import torch
 from transformers import ElectraConfig, ElectraForCausalLM, MambaConfig, MambaForCausalLM
 
 from delcore import DigitVocab, InputError
+from delcore.adapt import add_lora
 from delcore.data import align
 from delcore.loss_model import LossModel
 from delcore.losses import numeric_loss
 from delcore.models import byte_tokenizer
-from delcore.prepare import add_lora
 from tests.models_for_tests import tiny_model
 from tests.test_train import config
 

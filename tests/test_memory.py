@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from delcore import DigitVocab, InputError, TrainConfig, finetune, load_model
+from delcore.adapt import adapt
 from delcore.bench import _reset_peak, _resident
 from delcore.data import encode_sample, iterate_samples
 from delcore.loss_model import LossModel, decoder_of
@@ -27,7 +28,6 @@ from delcore.memory.estimate import HEAP_LIMIT, MemoryEstimate
 from delcore.memory.fake_pass import Watch, run_fake_pass
 from delcore.memory.limits import _free_of_groups, _free_of_machine
 from delcore.models import LoadedModel
-from delcore.prepare import adapt
 from tests.families_for_tests import FAMILIES, load_family
 from tests.models_for_tests import smollm2_file, tiny_loaded
 

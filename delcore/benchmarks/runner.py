@@ -31,7 +31,7 @@ from delcore.models import LoadedModel, load_model
 from delcore.prepare import pick_device
 from delcore.programs import check_sandbox, run_programs
 from delcore.runs import Progress, format_duration
-from delcore.train import StopRequests
+from delcore.stopping import StopRequests
 
 PROGRAM_WORKERS = 4
 RUNS = Path("runs", "evaluate")
