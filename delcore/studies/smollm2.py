@@ -183,6 +183,53 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(facts, default=lambda one: float(f"{one:.6g}")))
 
 
+# ---------------------------------------------------------------- for people
+
+DIGIT_COLUMNS = {
+    "nll_nats": "NLL, nats",
+    "entropy_nats": "entropy, nats",
+    "accuracy": "accuracy",
+    "expected_digit_error": "abs(E[k] − c)",
+    "mass": "digit mass",
+}
+
+
+def format_digits(result: Mapping[str, Any]) -> str:
+    """The digits of right answers as a Markdown table; in brackets the paired difference to `mle` with its interval."""
+    lines = ["| model | " + " | ".join(DIGIT_COLUMNS.values()) + " |", "|---" * (1 + len(DIGIT_COLUMNS)) + "|"]
+    for name, measures in result["digits"].items():
+        cells = [_format_cell(measures[key]["value"], measures[key]["difference_to_mle"]) for key in DIGIT_COLUMNS]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def format_answers(result: Mapping[str, Any]) -> str:
+    """The greedy answers as a Markdown table: right and unread in percent, log10(1 + abs error) where read."""
+    titles = ("benchmark", "model", "right, %", "unread, %", "log10(1 + abs error)")
+    lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
+    for task, models in result["answers"].items():
+        for name, facts in models.items():
+            change = facts["change_to_mle"]
+            right = _format_cell(facts["right"], change and change["difference"], scale=100, digits=1)
+            error = facts["distances"]["log_mae"]
+            shown = "–" if error is None else f"{error:.2f}"
+            change = facts["log_error_change_to_mle"]
+            shown += f" ({change['mean']:+.2f}, {change['low']:+.2f} to {change['high']:+.2f})" if change else ""
+            unread = 100 * facts["unread"]["mean"]
+            lines.append(f"| {task} | `{name}` | {right} | {unread:.1f} | {shown} |")
+    return "\n".join(lines)
+
+
+def _format_cell(
+    value: Mapping[str, float], difference: Mapping[str, float] | None, *, scale: float = 1, digits: int = 3
+) -> str:
+    shown = f"{scale * value['mean']:.{digits}f}"
+    if difference is None:
+        return shown
+    mean, low, high = (f"{scale * difference[key]:+.{digits}f}".replace("-", "−") for key in ("mean", "low", "high"))
+    return f"{shown} ({mean}, {low} to {high})"
+
+
 def _entry(value: Interval, difference: Interval | None) -> dict[str, Any]:
     return {
         "value": dataclasses.asdict(value),
