@@ -29,7 +29,7 @@ CHOICES = {
 
 def process_rank() -> int:
     """This process's number among those that a launcher started; 0 for one alone."""
-    return int(os.environ.get("RANK", "0"))
+    return 0 if os.environ.get("WORLD_SIZE", "1") == "1" else int(os.environ.get("RANK", "0"))
 
 
 @dataclass(frozen=True)

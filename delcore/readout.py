@@ -1,24 +1,26 @@
 """What a model says about digits: logits at chosen positions, what ten of them mean, and greedy text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from delcore.data import pad_id
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import entropy_nats
 
-PLAIN: dict[str, Any] = {
-    **{"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0, "no_repeat_ngram_size": 0},
-    **{"min_length": 0, "min_new_tokens": 0},
-}
-"""The most probable token each time, whatever a model's generation_config.json asks for: Qwen2.5-Instruct's, for one,
-has a repetition penalty, which would act without sampling too."""
+DAMAGED = "The model answered with NaN or infinite scores; its weights are damaged."
 
 
 class DigitReadout(NamedTuple):
@@ -53,7 +55,7 @@ def read_digits(logits: Float[Tensor, "rows vocab"], vocab: DigitVocab) -> Digit
         )
     digits = logits[:, vocab.index(logits.device)]
     if bool((logits.isnan() | logits.isposinf()).any()) or not bool(digits.isfinite().any(-1).all()):
-        raise InputError("The model answered with NaN or infinite scores; its weights are damaged.")
+        raise InputError(DAMAGED)
     log_probs = digits.log_softmax(-1)
     level = digits.logsumexp(-1)
     return DigitReadout(
@@ -113,6 +115,9 @@ def append_greedily(
         max_new_tokens: at most so many.
         is_over: whether a prompt's new tokens are enough, asked after each of them.
         stopped: asked after every token; once it says yes, all end where they are.
+
+    Raises:
+        InputError: NaN or infinite scores.
     """
     length, pad = max(map(len, prompts)), pad_id(tokenizer)
     rows = torch.tensor([[pad] * (length - len(row)) + list(row) for row in prompts], device=model.device)
@@ -122,16 +127,16 @@ def append_greedily(
     waiting, cache = list(range(len(prompts))), None
     while waiting:
         watch = _Watch(length, lambda row: row[-1] in ends or len(row) >= max_new_tokens or is_over(row), stopped)
-        out = model.generate(
-            input_ids=rows,
-            attention_mask=mask,
-            cache=cache,
-            max_new_tokens=max_new_tokens - (rows.shape[1] - length),
-            pad_token_id=pad,
-            stopping_criteria=StoppingCriteriaList([watch]),
-            return_dict_in_generate=True,
-            **PLAIN,
-        )
+        with plain_generation(model, tokenizer):
+            out = model.generate(
+                input_ids=rows,
+                attention_mask=mask,
+                cache=cache,
+                max_new_tokens=max_new_tokens - (rows.shape[1] - length),
+                stopping_criteria=StoppingCriteriaList([watch]),
+                logits_processor=LogitsProcessorList([_Sound(watch)]),
+                return_dict_in_generate=True,
+            )
         cache = out.get("cache")
         for row in range(len(waiting)) if stopped() else watch.lengths:
             kept = watch.lengths.get(row)
@@ -145,6 +150,22 @@ def append_greedily(
             rows = out.sequences[on]
             mask = nn.functional.pad(mask[on], (0, rows.shape[1] - mask.shape[1]), value=1)
     return [new[i] for i in range(len(prompts))]
+
+
+@contextmanager
+def plain_generation(model: Any, tokenizer: Any) -> Iterator[None]:
+    """Within it a model writes the most probable token each time, whatever its generation_config.json asks for.
+
+    Some ask for a repetition penalty or for suppressed tokens, which act without sampling too, and all that is not
+    asked for in a call is taken from there.
+    """
+    own = model.generation_config
+    ends = sorted(end_ids(model, tokenizer))
+    model.generation_config = GenerationConfig(eos_token_id=ends or None, pad_token_id=pad_id(tokenizer))
+    try:
+        yield
+    finally:
+        model.generation_config = own
 
 
 def end_ids(model: Any, tokenizer: Any) -> set[int]:
@@ -168,3 +189,18 @@ class _Watch(StoppingCriteria):
                 self.lengths[row] = len(new)
         enough = self.stopped() or 2 * len(self.lengths) >= len(input_ids)
         return torch.tensor([enough or row in self.lengths for row in range(len(input_ids))], device=input_ids.device)
+
+
+class _Sound(LogitsProcessor):
+    """Refuses scores from which no token can be chosen; rows that have ended are padding and may hold anything."""
+
+    def __init__(self, watch: _Watch) -> None:
+        """Ask `watch` which rows have ended."""
+        self.watch = watch
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """The scores as they are."""
+        damaged = (scores.isnan() | scores.isposinf()).any(-1).tolist()
+        if any(bad and row not in self.watch.lengths for row, bad in enumerate(damaged)):
+            raise InputError(DAMAGED)
+        return scores

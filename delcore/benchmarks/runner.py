@@ -25,6 +25,7 @@ from delcore.benchmarks.saved_runs import EvaluationRun, read_run
 from delcore.benchmarks.scoring import make_record, score_program
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model, make_header
 from delcore.benchmarks.tasks import Item, Task, get_task, load_task
+from delcore.config import process_rank
 from delcore.errors import InputError, StoppedError
 from delcore.memory import is_out_of_memory
 from delcore.models import LoadedModel, load_model
@@ -94,7 +95,7 @@ class Team:
 
     def __init__(self, device: str) -> None:
         """Join them, and take a device."""
-        self.rank, self.size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        self.rank, self.size = process_rank(), int(os.environ.get("WORLD_SIZE", "1"))
         self._accelerator: Any = None
         if self.size > 1:
             from datetime import timedelta

@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import DynamicCache
 
+from delcore import InputError
 from delcore.answers import cut_at_next_question
 from delcore.benchmarks import generate
 from delcore.benchmarks.generate import Answer, answer_greedily
@@ -87,14 +88,35 @@ def test_rows_that_go_on_alone_write_what_they_would_have_written(keeps, monkeyp
 
 @pytest.mark.parametrize(
     "setting",
-    [{"repetition_penalty": 9.0}, {"no_repeat_ngram_size": 1}, {"min_new_tokens": 9}, {"do_sample": True, "top_k": 3}],
+    [
+        {"repetition_penalty": 9.0},
+        {"no_repeat_ngram_size": 1},
+        {"min_new_tokens": 9},
+        {"do_sample": True, "top_k": 3},
+        {"suppress_tokens": [53, 65, 70]},
+        {"sequence_bias": [[[53], -9.0]]},
+        {"stop_strings": ["1"]},
+        {"prompt_lookup_num_tokens": 2},
+        {"penalty_alpha": 0.6, "top_k": 4},
+    ],
     ids=lambda setting: next(iter(setting)),
 )
 def test_models_own_generation_settings_change_nothing(setting):
     loaded = tiny_loaded()
     plain = collect(loaded, PROMPTS)
     loaded.model.generation_config.update(**setting)
+    own = loaded.model.generation_config
     assert collect(loaded, PROMPTS) == plain
+    assert loaded.model.generation_config is own
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_damaged_weights_are_told_and_not_scored(value):
+    loaded = tiny_loaded()
+    with torch.no_grad():
+        loaded.model.model.norm.weight.fill_(value)
+    with pytest.raises(InputError, match="weights are damaged"):
+        collect(loaded, PROMPTS)
 
 
 def test_pad_token_that_is_the_end_token_changes_nothing():
