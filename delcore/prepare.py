@@ -133,12 +133,12 @@ def settle(config: TrainConfig, samples: Sequence[Sample] | None, card: ModelCar
 
 def identify(
     config: TrainConfig, samples: Sequence[Sample] | None, heldout: Sequence[Sample], card: ModelCard
-) -> dict[str, str]:
+) -> dict[str, str | None]:
     """What tells a run's weights and data from others of the same names."""
     return {
         "model_revision": card.revision,
         "data_sha256": data_fingerprint(config, samples),
-        "heldout_sha256": fingerprint(heldout),
+        "heldout_sha256": fingerprint(heldout) if heldout else None,
     }
 
 

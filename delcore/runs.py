@@ -211,8 +211,8 @@ class MetricsLog:
 
 def format_duration(seconds: float) -> str:
     """Hours and minutes, or minutes and seconds."""
-    hours, minutes = divmod(int(seconds) // 60, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds % 60:02.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min {rest:02d} s"
 
 
 def board_writer() -> Any:

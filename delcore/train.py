@@ -1,7 +1,7 @@
 """The training loop, from top to bottom.
 
     delcore train --loss del --model embedded --data arithmetic --steps 200 --out runs/del
-    accelerate launch --num_processes 2 -m delcore train ...    # the same, over several processes
+    accelerate launch --config_file delcore/launch/several_gpus.yaml -m delcore train ...    # several processes
 
 A run folder holds `config.json` (settings, versions, data fingerprint), `metrics.jsonl` (one line per logged
 step), safetensors weights and the tokenizer, so that `AutoModelForCausalLM.from_pretrained(run)` works. The
@@ -177,10 +177,20 @@ def encode(job: Job, sample: Any) -> Encoded:
 
 
 def longest_sample(job: Job) -> int:
-    """Tokens of the longest of the first thousand samples, or of all the run's if they are fewer."""
+    """Tokens of the longest of the first thousand samples, or of all the run's if they are fewer.
+
+    Raises:
+        InputError: none of them has anything to learn.
+    """
     source = iterate_samples(job.samples, job.config.seed)
     count = min(1000, job.config.steps * job.config.batch_size)
-    return max(len(encode(job, next(source)).input_ids) for _ in range(count))
+    encoded = [encode(job, next(source)) for _ in range(count)]
+    if not any(count_step([sample], job.vocab)[0] for sample in encoded):
+        raise InputError(
+            f"None of the first {count:,} samples has a response within {job.config.max_length} tokens, so there is "
+            "nothing to learn. Raise --max-length, or look at the data."
+        )
+    return max(len(sample.input_ids) for sample in encoded)
 
 
 def encode_step(job: Job, step: int) -> list[Encoded]:
@@ -244,7 +254,7 @@ def measure_heldout(
 
 def keep(config: TrainConfig, step: int, state: dict[str, Any], log: MetricsLog, *, stopped: bool) -> None:
     """Save a checkpoint; a disk that is full costs a warning, not the run."""
-    outcome = "--resume goes on from there"
+    outcome = "the same command goes on from there" if config.resume else "--resume goes on from there"
     try:
         save_checkpoint(config.out / CHECKPOINTS, step, state)
     except InputError as error:
@@ -263,7 +273,7 @@ def make_accelerator(config: TrainConfig) -> Any:
     if alone:  # an earlier run of this process may have had another precision or device
         AcceleratorState._reset_state(reset_partial_state=True)
     accelerator = Accelerator(
-        cpu=config.device == "cpu",
+        cpu=config.device == "cpu" or not torch.cuda.is_available(),  # else each of several processes stands alone
         mixed_precision="bf16" if config.precision == "bf16-mixed" else "no",
         device_placement=False,
     )

@@ -245,6 +245,6 @@ def test_page_of_a_figure_needs_no_network(tmp_path):
     write_page(plot_sweep(tabulate({"del": {0: dict.fromkeys(MEASURES, 0.5)}})), tmp_path / "f.html", "<b>Sweep</b>")
     page = (tmp_path / "f.html").read_text()
     assert "&lt;b&gt;Sweep" in page
-    assert 'src="plotly.min.js"' in page
-    assert "https://" not in page.replace("https://plot.ly", "")
-    assert (tmp_path / "plotly.min.js").stat().st_size > 1e6
+    assert "src=" not in page.split("<div")[0]
+    assert [file.name for file in tmp_path.iterdir()] == ["f.html"]
+    assert len(page) > 1e6

@@ -601,6 +601,13 @@ def test_adapters_of_an_embedded_base_are_merged(tmp_path):
     assert (found - logits_of(load_model("embedded").model)).abs().max() > 1e-3
 
 
+def test_data_without_a_response_within_the_length_limit_is_refused_before_the_run_folder(tmp_path):
+    data = write_jsonl(tmp_path / "data.jsonl", *({"prompt": "p" * 50, "response": "1"} for _ in range(3)))
+    with pytest.raises(InputError, match=r"within 40 tokens, so there is nothing to learn. Raise --max-length"):
+        run_tiny(tmp_path / "run", data=str(data), max_length=40)
+    assert not (tmp_path / "run").exists()
+
+
 # ---------------------------------------------------------------- logs and packages
 
 
@@ -638,10 +645,11 @@ def test_tensorboard_without_its_package_names_it_and_leaves_nothing(tmp_path, m
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_run_of_fully_masked_batches_leaves_the_weights_and_says_so(tmp_path, loss):
+def test_run_of_fully_masked_batches_leaves_the_weights_and_says_so(tmp_path, monkeypatch, loss):
     before = tiny_loaded(context=256).model.state_dict()
     lines = []
-    run = run_tiny(tmp_path / "run", loss=loss, max_length=4, weight_decay=0.1, progress=lines.append)
+    mask_steps(monkeypatch, 1, 2)
+    run = run_tiny(tmp_path / "run", loss=loss, weight_decay=0.1, progress=lines.append)
     after = weights_of(run.path)
     assert all(torch.equal(before[name], after[name]) for name in after)
     assert [line for line in lines if "4 " in line and "--max-length" in line]

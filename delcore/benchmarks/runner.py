@@ -1,7 +1,7 @@
 """Running a model on benchmarks, one run folder for each: load, answer, run programs, read, record.
 
     delcore evaluate --model embedded --benchmark arithmetic
-    accelerate launch --num_processes 4 -m delcore evaluate --model … --benchmark gsm8k --out runs/qwen
+    accelerate launch --config_file delcore/launch/several_gpus.yaml -m delcore evaluate --model … --out runs/qwen …
 
 With several processes the items are dealt out, each process keeps what it has finished in a file of its own, and the
 main one makes the records of them.
@@ -103,7 +103,9 @@ class Team:
             from accelerate import Accelerator, InitProcessGroupKwargs
 
             patience = InitProcessGroupKwargs(timeout=timedelta(days=30))  # one may have longer answers than the others
-            self._accelerator = Accelerator(cpu=device == "cpu", kwargs_handlers=[patience])
+            self._accelerator = Accelerator(
+                cpu=device == "cpu" or not torch.cuda.is_available(), kwargs_handlers=[patience]
+            )
         self.device = self._accelerator.device if self._accelerator else pick_device(device)
 
     def wait(self) -> None:

@@ -52,6 +52,7 @@ def _run_evaluate(arguments: argparse.Namespace) -> None:
         runs = _evaluate(arguments)
     if process_rank() == 0:
         rows = [summarise(run) for run in runs]
+        say(f"Saved {', '.join(str(run.path) for run in runs)}")
         print_text(json.dumps(rows) if arguments.json else format_summaries(rows))
 
 

@@ -166,4 +166,5 @@ def _run_sweep(arguments: argparse.Namespace) -> None:
     from delcore.plots import plot_sweep, write_page
 
     write_page(plot_sweep(rows), base.out / "figure.html", "Sweep")
+    say(f"Saved table.md, table.csv, table.json and figure.html in {base.out}")
     print_text(format_rows(rows))

@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 import plotly.graph_objects as go
 import plotly.io
-from plotly.offline import get_plotlyjs
 
 from delcore._panels import LOOKS, escape_text, look_of
 
@@ -49,9 +48,9 @@ def figure_html(figure: go.Figure, div_id: str, *, with_library: bool) -> str:
 
 
 def write_page(figure: go.Figure, file: Path, title: str) -> None:
-    """A figure as a page of its own, which needs no network; plotly.js (some 5 MB) lies beside it."""
-    library = file.with_name("plotly.min.js")
-    library.write_text(get_plotlyjs(), encoding="utf-8")
+    """A figure as a page of its own, which needs neither a network nor another file: plotly.js (some 5 MB) is in it."""
+    from delcore.checkpoints import write_synced  # loads torch, which a figure must not wait for
+
     config = {"toImageButtonOptions": {"format": "svg"}, "displaylogo": False}
-    body = figure.to_html(full_html=False, include_plotlyjs=library.name, config=config)
-    file.write_text(PAGE.format(title=escape_text(title), body=body), encoding="utf-8")
+    body = figure.to_html(full_html=False, include_plotlyjs=True, config=config)
+    write_synced(file, lambda stream: stream.write(PAGE.format(title=escape_text(title), body=body).encode()))

@@ -75,6 +75,7 @@ def _add_panel(figure: go.Figure, number: int, found: dict[str, Interval], losse
                 "gridcolor": GRID_COLOUR,
                 "zeroline": bool(is_difference),
                 "zerolinecolor": ZERO_COLOUR,
+                "rangemode": "tozero" if is_difference else "normal",
                 "nticks": 4,
             },
             f"yaxis{axis}": {
