@@ -5,10 +5,12 @@ Every text gets two readings, side by side:
 - `strict`: what the text states as its answer. It is a statement if the answer stands in the last `\boxed{…}` (or
   `\fbox{…}`), behind `####`, behind "the answer is", "Answer:" and their like, or is the whole text. Boxes and `####`
   come before words; of several, the last that can be read counts. Option letters may also be chosen ("I would go with
-  B", "D is the correct choice") or stand alone on the last or first line;
+  B", "D is the correct choice") or stand alone on the last or first line; a number may stand before "is the answer";
 - `flexible`: the strict reading, or without one the last number, list, formula or option that could be an answer.
 
-What cannot be read is None, never a guess. Before reading, the text is cut where the next question begins.
+What cannot be read is None, never a guess. Before reading, the text is cut where the next question begins, and loses
+its drawings: Asymptote code holds no answers. Whether a text was cut for want of room it does not tell; who knows, as
+`delcore.benchmarks.scoring` does, leaves out what was not finished.
 
 Decisions:
 
@@ -18,6 +20,12 @@ Decisions:
   separates. What is neither, as 12,34, stays two numbers;
 - "numbers" are equal in any order. In "math", tuples and intervals have an order, bare and braced lists have none, and
   a bare list equals the tuple written in the same order;
+- the first number of a calculation or of a list is no answer: "20% of 50 = 10" is 10, and "3 miles divided by 2" or
+  "3 pairs of shorts and 3 pairs of shoes cost $33" state nothing. In "math", a calculation in a last or stated formula
+  reads as what it comes to: `\frac{125}{5} = 25` is 25, but `x = 25` stays, and so does what stands in a box;
+- options that are only listed, two or more in a row with label and text or each on its line, are no choice. "(D) (A)"
+  without text is no list, and the letter behind the words counts. "A:" with nothing behind it announces an answer, and
+  is not option A;
 - "3:30" is a time or a ratio and equals only itself; "3:30 pm" is 15:30;
 - equality reads both sides as bare answers, and what cannot be read equals nothing.
 """
@@ -28,7 +36,7 @@ from typing import NamedTuple
 from delcore.answers import choices, expressions, numbers
 from delcore.answers.equality import equal_expressions
 from delcore.answers.plain import unify
-from delcore.answers.statements import cut_at_next_question, find_statements, last_boxes
+from delcore.answers.statements import cut_at_next_question, find_statements, last_boxes, without_drawings
 from delcore.answers.written import number_key
 from delcore.errors import InputError
 
@@ -57,6 +65,7 @@ class _Reader(NamedTuple):
     boxed: Callable[[str], str | None]  # the inside of a box
     hashed: Callable[[str], str | None]  # behind ####, where the answer comes first
     stated: Callable[[str], str | None]  # behind "the answer is"
+    before: Callable[[str], str | None]  # before "is the answer", where the answer comes last
     last: Callable[[str], str | None]  # the last in a text
 
 
@@ -66,6 +75,7 @@ _READERS = {
         numbers.bare_number,
         lambda text: numbers.stated_number(text, loose=False),
         numbers.stated_number,
+        numbers.closing_number,
         numbers.last_number,
     ),
     "numbers": _Reader(
@@ -73,6 +83,7 @@ _READERS = {
         numbers.bare_numbers,
         lambda text: numbers.stated_numbers(text, loose=False),
         numbers.stated_numbers,
+        numbers.closing_numbers,
         numbers.last_numbers,
     ),
     "math": _Reader(
@@ -80,6 +91,7 @@ _READERS = {
         expressions.canonical,
         expressions.hashed_expression,
         expressions.stated_expression,
+        expressions.closing_expression,
         expressions.last_expression,
     ),
 }
@@ -102,7 +114,7 @@ def read_answer(kind: str, text: str, *, options: str = OPTIONS) -> Reading:
     Reading(strict=None, flexible=None)
     """
     _check_kind(kind)
-    text = cut_at_next_question(text)
+    text = without_drawings(cut_at_next_question(text))
     if kind == "choice":
         if (
             not options
@@ -126,12 +138,12 @@ def _stated(reader: _Reader, text: str) -> str | None:
     boxes = last_boxes(text)
     if boxes:
         return _boxed(reader, boxes)
-    found = [(statement.hashed, statement.text) for statement in find_statements(text)]
-    for hashed, read in ((True, reader.hashed), (False, reader.stated)):
-        for marked, statement in reversed(found):
-            value = read(statement) if marked == hashed else None
-            if value is not None:
-                return value
+    found = find_statements(text)[::-1]
+    for statement in [s for s in found if s.hashed] + [s for s in found if not s.hashed]:
+        read = reader.hashed if statement.hashed else reader.before if statement.before else reader.stated
+        value = read(statement.text)
+        if value is not None:
+            return value
     return reader.bare(text)
 
 

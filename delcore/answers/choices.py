@@ -32,7 +32,7 @@ _CHOSEN = re.compile(
 _ALONE = re.compile(r"\W*+(?:(?i:option|choice|letter)\W*+)?(?P<letter>[A-Za-z])\W*+")
 _LABELLED = re.compile(r"[\s(\[*_]*+(?P<letter>[A-Za-z])(?P<close>[*_]*+[.)\]][*_]*+|:)[ \t]")
 _CANDIDATE = re.compile(
-    r"(?<![\w'^\\-])(?<!\b[A-Za-z]\()(?<![=+*/<>]\s)(?P<letter>[A-Za-z])(?![\w'^(]|\s?[=+*/<>_]|-\w)"
+    r"(?<![\w'^\\-])(?<!\b[A-Za-z]\()(?<![A-Za-z]/)(?<![=+*/<>]\s)(?P<letter>[A-Za-z])(?![\w'^(]|\s?[=+*/<>_]|-\w)"
 )
 
 # After "A" or "I" as an option there is an end, a sign, or one of these words; anything else makes it a word.
@@ -49,6 +49,19 @@ _DENIED_AFTER = re.compile(
     r"[)\]*.:]*+\s(?:is|are|was|can|cannot|can't|does|do)\s?(?:not|n't|wrong|incorrect|false|impossible|out)\b"
 )
 
+# "A:" with nothing behind it is how a dialogue announces an answer that does not come.
+_EMPTY_PREFIX = re.compile(r"^[ \t]*+[Aa][ \t]*+:[ \t]*+$", re.MULTILINE)
+# The label of an option with its text, or a letter that ends its line.
+_ITEM = re.compile(
+    r"(?<![\w'^\\-])(?<!\b[A-Za-z]\()[(\[]?(?P<letter>[A-Z])(?:[)\]][.:]?|[.:](?=\s)|(?P<alone>)(?=[ \t]*+$))",
+    re.MULTILINE,
+)
+# What makes a sentence of the text between two labels on one line, where a list has but the text of an option.
+_PROSE = re.compile(
+    r"\b(?i:answers?|is|are|was|were|isn't|can|would|could|must|should|so|but|not|because|since|therefore|thus|hence"
+    r"|then|than|while|if|gives?|makes?|means|choose|pick)\b|^\s*+(?:and|or|,)|(?:\band|\bor|\bwith)\s*+$|[.?!]\s++[A-Za-z]"
+)
+
 
 class _Option(NamedTuple):
     letter: str
@@ -60,10 +73,11 @@ def read_option(text: str, options: str) -> tuple[str | None, str | None]:
     """Strict and flexible reading of an option letter in a text."""
     box = ", ".join(last_boxes(text))
     text = re.sub(r"\*\*|__|`", "", clean(text))
-    strict = _bare(text, options) or _bare(clean(box), options) or _stated(text, options)
+    told = _EMPTY_PREFIX.sub("", text)
+    strict = _bare(told, options) or _bare(clean(box), options) or _stated(text, options)
     if strict is None and not box:
-        strict = _line(text, options)
-    return strict, strict or _last(text, options)
+        strict = _line(told, options)
+    return strict, strict or _last(told, options)
 
 
 def read_letter(text: str) -> str | None:
@@ -88,12 +102,13 @@ def _bare(text: str, options: str) -> str | None:
 
 def _stated(text: str, options: str) -> str | None:
     """The last letter that is called the answer; failing that, the last one that is chosen."""
+    listed = _listed(text, options)
     for patterns in ((_ANSWER, _CALLED_RIGHT), (_CHOSEN,)):
         found = [
             (match.start("letter"), option)
             for pattern in patterns
             for match in pattern.finditer(text)
-            if (option := _accepted(match, options))
+            if match.start("letter") not in listed and (option := _accepted(match, options))
         ]
         if found:
             return max(found)[1]
@@ -102,10 +117,12 @@ def _stated(text: str, options: str) -> str | None:
 
 def _line(text: str, options: str) -> str | None:
     """A letter alone on the first or the last line."""
-    lines = text.strip().splitlines()
+    text = text.strip()
+    listed = _listed(text, options)
+    lines = list(re.finditer(r"[^\n]++", text))
     for line in lines[-1:] + lines[:1]:
-        alone = _ALONE.fullmatch(line)
-        if alone and alone["letter"].isupper():
+        alone = _ALONE.fullmatch(text, line.start(), line.end())
+        if alone and alone["letter"].isupper() and alone.start("letter") not in listed:
             return _known(alone["letter"], options)
     return None
 
@@ -138,13 +155,14 @@ def _denied(text: str, start: int, end: int) -> bool:
 
 
 def _last(text: str, options: str) -> str | None:
-    """The last letter that stands as an option, leaving out a list of all options."""
+    """The last letter that stands as an option, leaving out options that are only listed."""
+    listed = _listed(text, options)
     found = [
         _Option(option, match.start(), match.end())
         for match in _CANDIDATE.finditer(text)
         if (option := _known(match["letter"], options)) and _stands(text, match)
     ]
-    kept = _without_lists(found, options)
+    kept = [option for option in _without_lists(found, options) if option.start not in listed]
     # "A or B" leaves it open.
     joined = {match.start(1) for option in found if (match := _ANOTHER.match(text, option.end))}
     return kept[-1].letter if kept and kept[-1].start not in joined else None
@@ -158,6 +176,35 @@ def _stands(text: str, match: re.Match[str]) -> bool:
         return True
     # A lower-case letter at the end of a sentence is a variable; in front of a bracket it is an option.
     return text[start + 1 : start + 2] in (")", "]")
+
+
+def _listed(text: str, options: str) -> set[int]:
+    """Where the letters of a list stand: two or more options in a row, each with its label and its text."""
+    runs: list[list[re.Match[str]]] = []
+    for item in _ITEM.finditer(text):
+        if runs and _goes_on(runs[-1][-1], item, options):
+            runs[-1].append(item)
+        else:
+            runs.append([item])
+    return {item.start("letter") for run in runs if _is_list(run) for item in run}
+
+
+def _goes_on(item: re.Match[str], following: re.Match[str], options: str) -> bool:
+    """Whether a label is that of the next option, behind nothing but the text of this one."""
+    if item["letter"] + following["letter"] not in options or item["alone"] != following["alone"]:
+        return False
+    before, line, start = (item.string[item.end() : following.start()]).rpartition("\n")
+    if line:
+        return not start.strip() and "\n" not in before.strip()
+    return bool(start.strip()) and not _PROSE.search(start)
+
+
+def _is_list(run: list[re.Match[str]]) -> bool:
+    """Two options on one line, or at the start of two lines; where words come before the first, three."""
+    text = run[0].string
+    one_line = len(run) > 1 and "\n" not in text[run[0].end() : run[1].start()]
+    starts_line = not text[text.rfind("\n", 0, run[0].start()) + 1 : run[0].start()].strip()
+    return len(run) > 2 or (len(run) == 2 and (one_line or starts_line))
 
 
 def _without_lists(found: list[_Option], options: str) -> list[_Option]:

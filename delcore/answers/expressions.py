@@ -8,7 +8,7 @@ every comma separates, so (1,234) is a pair; outside, 58,500 is a number and 3,1
 import re
 from typing import NamedTuple
 
-from delcore.answers.numbers import bare_number, last_number_at, stated_number
+from delcore.answers.numbers import bare_number, closing_number, last_number_at, stated_number
 from delcore.answers.plain import clean
 
 MAX_LENGTH = 2_000
@@ -198,13 +198,16 @@ _CLAUSE = re.compile(
 _VERDICT = re.compile(
     r"\W*(?:not\s)?(?:correct|right|wrong|incorrect|clear|obvious|unknown|(?:as\s)?follows|below|above)\W*"
 )
+_CONCLUDES = re.compile(r"(?:so|thus|hence|then|therefore)\b", re.IGNORECASE)
+# Numbers, the signs between them, and no unknown.
+_CALCULATION = re.compile(r"(?:[\d\s.=+*/^!(){}×÷-]|\\(?:frac|sqrt|times|cdot|div|binom)(?![A-Za-z]))++")
 _WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}+")
 
 
 def bare_expression(text: str) -> str | None:
-    """The expression that is the whole text."""
+    """The expression that is the whole text; "So $x = 5$." is a sentence."""
     text = text.strip()
-    return canonical(text) if _is_expression(text) else None
+    return _result(text) if _is_expression(text) and not _CONCLUDES.match(text) else None
 
 
 def hashed_expression(text: str) -> str | None:
@@ -217,10 +220,10 @@ def stated_expression(text: str) -> str | None:
     text = re.sub(r"^(?:the|an?)\s", "", text.strip())
     chunk = _CHUNK.search(text)
     if chunk and not re.search(r"[\d\\]", text[: chunk.start()]):
-        return canonical(_listed(text, chunk))
+        return _result(_listed(text, chunk))
     phrase = _CLAUSE.split(text, maxsplit=1)[0]
     if _is_expression(phrase) and not _VERDICT.fullmatch(phrase):
-        return canonical(phrase)
+        return _result(phrase)
     return stated_number(text)
 
 
@@ -229,8 +232,23 @@ def last_expression(text: str) -> str | None:
     chunks = [m for m in _CHUNK.finditer(text) if not re.fullmatch(r"\W*[A-Za-z]?\W*", _inside(m))]
     number, position = last_number_at(_CHUNK.sub(lambda m: "\0" * len(m[0]), text))
     if chunks and chunks[-1].start() > position:
-        return canonical(_inside(chunks[-1]))
+        return _result(_inside(chunks[-1]))
     return number
+
+
+def closing_expression(text: str) -> str | None:
+    """The formula, or else the number, that a text ends with."""
+    chunks = list(_CHUNK.finditer(text))
+    if chunks and not text[chunks[-1].end() :].strip():
+        return _result(_inside(chunks[-1]))
+    return closing_number(text)
+
+
+def _result(text: str) -> str | None:
+    r"""The canonical expression; of a calculation, as `\frac{125}{5} = 25`, what it comes to."""
+    whole = canonical(text)
+    calculation, _, result = (whole or "").rpartition("=")
+    return _number(result) or whole if _CALCULATION.fullmatch(calculation) else whole
 
 
 def _inside(chunk: re.Match[str]) -> str:

@@ -24,9 +24,16 @@ _OPERATED = re.compile(
 )
 # The same with units between: "90 minutes / 450 minutes".
 _MEASURED = re.compile(r"(?:\s?[A-Za-z]++){1,3}\s*+[-+*×÷/]\s?[\d($]")
+# The same in words: "3 miles divided by 0.8", "12 times 5".
+_IN_WORDS = re.compile(r"%?(?:\s?[A-Za-z]++){0,3}?\s(?:(?:divided|multiplied)\sby|times|plus|minus)\s\$?[\d(.]")
+# A share of another number: "20% of 50", "1/2 of 60"; but 3 of 5 apples are 3.
+_SHARE = re.compile(r"(?:%|/\d++|\bpercent)\s?of\s[\d(.]")
+_EQUALS = re.compile("[=≈]")
+# Behind a calculation only: "150% of 80, which is 120".
+_COMES_TO = re.compile(r"[=≈]|,?\swhich\s(?:is|equals)\b")
 # Another number is listed right behind it: "60 to 70", "27, 93", "5 apples and 6 pears", "x = 5 or x = 6".
 _LISTED = re.compile(
-    r"\s*+to\s++\d|[%°)]?(?:\s?[A-Za-z]++){0,2}?\s*+(?:,|;|&|\band\b|\bor\b)\s*+(?:[A-Za-z]\w?\s?=\s?)?[(+-]?\.?\d"
+    r"\s*+to\s++\d|[%°)]?(?:\s?[A-Za-z]++){0,3}?\s*+(?:,|;|&|\band\b|\bor\b)\s*+(?:[A-Za-z]\w?\s?=\s?)?[(+-]?\.?\d"
 )
 # "5 feet 3 inches" is one quantity in two units, and neither number is it.
 _COMPOUND = re.compile(
@@ -34,7 +41,10 @@ _COMPOUND = re.compile(
     r"(?P<less>\d{1,4})\s?(?:in|inch(?:es)?|mins?|minutes?|secs?|seconds?|cents?|oz|ounces?|months?|days?|hours?)\b"
 )
 _EXCLUDED = re.compile(r"[-+*/×÷^]\s?$|\bnot\b|n't\b")
-_UNITS = re.compile(r"""[\s%°¢)"']*+(?:[A-Za-z][A-Za-z'/.-]*+(?:\^\{?-?\d\}?)?+[\s%°¢)"']*+){0,5}[.,;!*\]}]*+\s*+""")
+_UNITS = re.compile(
+    r"""[\s%°¢)"']*+(?:(?!not\b)[A-Za-z][A-Za-z'/.-]*+(?:\^\{?-?\d\}?)?+[\s%°¢)"']*+){0,5}[.,;!*\]}]*+\s*+"""
+)
+_CLOSING_UNITS = re.compile(r"""[\s%°¢)"'\]}]*+(?:[A-Za-z][A-Za-z'/-]*+(?:\^\{?\d\}?)?+[\s)]*+){0,3}""")
 _SEPARATOR = re.compile(r",|;|&|\n|\b(?:and|or)\b")
 _CLAUSE = re.compile(
     r"\s*+(?:because|since|so|as|which|where|for|with|when|that|if|then|but|while|after|making|giving|hence|thus)\b"
@@ -49,7 +59,7 @@ _ENUMERATOR = re.compile(
 )
 # Between two numbers of one list: up to two words of unit, a separator, a label.
 _GAP = re.compile(
-    r"[%°)]?(?:\s?[A-Za-z]++){0,2}?\s*+(?:,\s*+(?:and|or)\b|,|;|&|and\b|or\b)\s*+(?:[A-Za-z]{1,2}\s?=\s?)?[(]?"
+    r"[%°)]?(?:\s?(?!(?:is|are|was|were)\b)[A-Za-z]++){0,2}?\s*+(?:,\s*+(?:and|or)\b|,|;|&|and\b|or\b)\s*+(?:[A-Za-z]{1,2}\s?=\s?)?[(]?"
 )
 
 # ---------------------------------------------------------------- one number
@@ -86,23 +96,53 @@ def has_digit(text: str) -> bool:
 
 def _leading(text: str) -> tuple[str | None, int]:
     """Value and end of the number a text starts with, where nothing is added to it, compared or listed with it."""
-    first = next(scan(text), None)
-    lead = _LEAD.match(text)
-    if first is None or lead is None or first.start > lead.end():
+    first = _first(text)
+    if first is None:
         return None, 0
-    operated = any(pattern.match(text, first.end) for pattern in (_OPERATED, _MEASURED, _LISTED, _COMPOUND))
-    return None if operated else first.value, first.end
+    unread = _is_calculated(text, first) or _LISTED.match(text, first.end) or _COMPOUND.match(text, first.end)
+    return None if unread else first.value, first.end
+
+
+def _first(text: str) -> Written | None:
+    """The number a text starts with."""
+    first, lead = next(scan(text), None), _LEAD.match(text)
+    return None if first is None or lead is None or first.start > lead.end() else first
+
+
+def _is_calculated(text: str, number: Written) -> bool:
+    """Whether a number is the first of a calculation."""
+    slash = text.find("/", number.start, number.end)
+    share = _SHARE.match(text, number.end if slash < 0 else slash)
+    return bool(share) or any(pattern.match(text, number.end) for pattern in (_OPERATED, _MEASURED, _IN_WORDS))
 
 
 def _stated(text: str, *, loose: bool) -> str | None:
     value, _ = _leading(text)
     if value is not None:
         return value
-    for side in reversed(re.split(r"[=≈]", text)[1:]):
+    first = _first(text)
+    equals = _COMES_TO if first and _is_calculated(text, first) else _EQUALS
+    for side in reversed(equals.split(text)[1:]):
         value, _ = _leading(side.strip())
         if value is not None:
             return value
     return _only(text) if loose else None
+
+
+def closing_number(text: str) -> str | None:
+    """The number that a text ends with but for its unit, as before "is the answer"; None if it is one of several."""
+    values = closing_numbers(text)
+    return values if values and "," not in values else None
+
+
+def closing_numbers(text: str) -> str | None:
+    """The same with those listed right before it."""
+    text = plain(text)
+    group = _last_group(text, _candidates(text))
+    if not group or not _CLOSING_UNITS.fullmatch(text, group[-1].end):
+        return None
+    before = text[: group[0].start].rstrip()
+    return None if _EXCLUDED.search(before[-20:] + " ") else ", ".join(number.value or "" for number in group)
 
 
 def _only(text: str) -> str | None:
@@ -140,16 +180,17 @@ def stated_numbers(text: str, *, loose: bool = True) -> str | None:
 def last_numbers(text: str) -> str | None:
     """The last number of a text, with those listed right before it."""
     text = plain(text)
-    candidates = _candidates(text)
-    if not candidates:
-        return None
-    group = [candidates[-1]]
+    return ", ".join(number.value or "" for number in _last_group(text, _candidates(text))) or None
+
+
+def _last_group(text: str, candidates: list[Written]) -> list[Written]:
+    group = candidates[-1:]
     for number in reversed(candidates[:-1]):
         gap = text[number.end : group[-1].start]
         if len(gap) > 40 or not _GAP.fullmatch(gap):
             break
         group.append(number)
-    return ", ".join(number.value or "" for number in reversed(group))
+    return group[::-1]
 
 
 def _list_of(text: str, *, loose: bool, bare: bool) -> str | None:

@@ -28,16 +28,45 @@ def cut_at_next_question(text: str) -> str:
     return text
 
 
+_DRAWING = re.compile(r"\[asy\]|\\begin\{asy\}")
+_DRAWN = re.compile(r"\[/asy\]|\\end\{asy\}")
+# What no drawing holds ends one that is not closed.
+_NOT_DRAWN = re.compile(r"\\f?box(?:ed)?\b|####|\banswers?\b", re.IGNORECASE)
+
+
+def without_drawings(text: str) -> str:
+    r"""The text without Asymptote code, whose numbers and letters are no answers; each drawing leaves an empty line.
+
+    A drawing that is not closed goes on to the next box, `####` or "answer", or to the end.
+
+    >>> without_drawings("See [asy] draw((0,0)--(4,3)); [/asy] It is 5.")
+    'See \n\n It is 5.'
+    """
+    kept, done = [], 0
+    closed = [match.end() for match in _DRAWN.finditer(text)][::-1]
+    for drawing in _DRAWING.finditer(text):
+        if drawing.start() < done:
+            continue
+        while closed and closed[-1] < drawing.end():
+            closed.pop()
+        kept.append(text[done : drawing.start()])
+        unclosed = None if closed else _NOT_DRAWN.search(text, drawing.end())
+        done = closed[-1] if closed else unclosed.start() if unclosed else len(text)
+    return "\n\n".join([*kept, text[done:]])
+
+
 class Statement(NamedTuple):
     """A stretch of text that states an answer.
 
     Args:
         text: the stretch, without its marker.
         hashed: it stands behind `####`. That is also the mark of a heading, so its answer must come first.
+        before: it stands before the words, as in "5 is the answer", and its answer comes last.
     """
 
     text: str
     hashed: bool
+    before: bool = False
 
 
 # "The answer is", "Answer:", "ANSWER - ", "answer to the second part should be", and a heading "Final answer". What the
@@ -52,8 +81,16 @@ _MARKER = re.compile(
         [*_:\ \t]*+\s{0,4}""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
+# "0.25 is the answer", "27 and 93 are the final answers"; the sentence up to these words is the statement.
+_BEFORE = re.compile(
+    r"(?<=[\w)}\]$%°*])\s(?:is|are|(?:must|would|should|will)\sbe)\s(?:the|our|my)\s(?:(?:final|correct|right|required)\s)*+"
+    r"answers?\b(?!\s(?:choices?|options?|keys?|sheets?)\b)(?P<rest>[^.?!\n]*+\??)",
+    re.IGNORECASE,
+)
+_SUPPOSED = re.compile(r"\b(?:if|whether|suppose|assume|unless|not|neither|nor)\b|n't\b", re.IGNORECASE)
 _BRACES = re.compile(r"\\{1,2}(?:boxed|fbox)\s?(?P<box>\{|(?P<bare>[^\s{}$\\]+))|\\[\\{}]|(?P<open>\{)|(?P<close>\})")
 _SENTENCE_END = re.compile(r"(?<!Rs)(?<!approx)(?<!No)[.?](?=\s|$)|!(?=\s+[A-Z]|\s*$)|\n|<\||</s>")
+_REASON = re.compile(r",?\s(?:because|since|so)\s")
 # A sentence does not end in front of a displayed formula.
 _DISPLAYED = re.compile(r"(?:\\\[|\$\$)\s*+[^\n]*")
 _BETWEEN_BOXES = re.compile(r"[\s$.,;&]*+(?:and|or)?[\s$]*+(?:[A-Za-z]\s?=\s?)?")
@@ -89,16 +126,47 @@ def last_boxes(text: str) -> list[str]:
 
 
 def find_statements(text: str) -> list[Statement]:
-    """Every statement behind `####` or the word "answer", in the order in which they start."""
+    """Every statement at `####` or the word "answer", in the order in which they start."""
     markers = list(_MARKER.finditer(text))
     stops = [match.start() for match in markers[1:]] + [len(text)]
-    return [
-        Statement(_sentence(text, match.end(), stop), match["hashes"] is not None)
+    behind = [
+        (match.start(), Statement(_sentence(text, match.end(), stop), match["hashes"] is not None))
         for match, stop in zip(markers, stops, strict=False)
     ]
+    return [statement for _, statement in sorted([*behind, *_statements_before(text)], key=lambda found: found[0])]
+
+
+def _statements_before(text: str) -> list[tuple[int, Statement]]:
+    found, done = [], 0
+    for match in _BEFORE.finditer(text):
+        for end in _SENTENCE_END.finditer(text, done, match.start()):
+            done = end.end()
+        sentence = text[done : match.start()]
+        if not _SUPPOSED.search(sentence) and not match["rest"].endswith("?"):
+            found.append((match.start(), Statement(sentence, hashed=False, before=True)))
+        done = match.end()
+    return found
+
+
+def until_unfinished_statement(text: str) -> str:
+    r"""The text up to what the last statement says, if the text ends before that has an end: a sentence's, or a reason.
+
+    >>> until_unfinished_statement("The answer is 12.\nThe answer is 3 miles by")
+    'The answer is 12.\nThe answer is '
+    """
+    markers = list(_MARKER.finditer(text))
+    if not markers:
+        return text
+    start = markers[-1].end()
+    finished = _end_of_sentence(text, start, len(text)) or _REASON.search(text, start)
+    return text if finished else text[:start]
 
 
 def _sentence(text: str, start: int, stop: int) -> str:
-    displayed = _DISPLAYED.match(text, start, stop)
-    end = _SENTENCE_END.search(text, displayed.end() if displayed else start, stop)
+    end = _end_of_sentence(text, start, stop)
     return text[start : end.start() if end else stop]
+
+
+def _end_of_sentence(text: str, start: int, stop: int) -> re.Match[str] | None:
+    displayed = _DISPLAYED.match(text, start, stop)
+    return _SENTENCE_END.search(text, displayed.end() if displayed else start, stop)

@@ -8,14 +8,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from delcore.answers import equal_answers, read_answer
+from delcore.answers import Reading, cut_at_next_question, equal_answers, read_answer
+from delcore.answers.statements import last_boxes, until_unfinished_statement
 from delcore.benchmarks.readers import LETTERS
 
 _LONG_FLOAT = re.compile(r"(?<![\w.])-?\d+\.\d{11,}(?:e[+-]?\d+)?(?![\w.])")
 
-
-_CUT_NUMBER = re.compile(r"[\d.,/]*\d[.,/]?$")
-"""A number at the very end of a text: where there was no room for more, perhaps the first half of one."""
+# Signs at the very end of a text that may be the first half of a word, a number or a formula; "9 1" and "246 / 1" are
+# halves of one number.
+_UNFINISHED = re.compile(
+    r"(?<!\S)(?:\S*+(?:(?<=\d)\s?/\s|(?<=\d/)\s|(?<=\d)[ ](?=\d))){0,2}\S*+"
+    r"(?:(?<=[^\W_])|(?<=[\\=^])|(?<=\d[.,:/])|(?<=\d\s/)|(?<=\d\s/\s)|(?<=\d/\s))\Z"
+)
 
 PROGRAM_FIELDS = ("prompt", "output", "tokens", "finish", "status", "printed", "detail")
 """What a record keeps of a program, also where words answered."""
@@ -30,7 +34,7 @@ class Verdict(NamedTuple):
     correct_flexible: bool
 
 
-def score_text(kind: str, text: str, gold: str, options: str = "") -> Verdict:
+def score_text(kind: str, text: str, gold: str, options: str = "", *, cut: bool = False) -> Verdict:
     """Read a text both ways and compare with the right answer; what cannot be read is wrong.
 
     Args:
@@ -38,22 +42,34 @@ def score_text(kind: str, text: str, gold: str, options: str = "") -> Verdict:
         text: what a model wrote.
         gold: the right answer.
         options: the letters to choose from, for a choice.
+        cut: there was no room for the rest of the text; see `read_output`.
     """
-    strict, flexible = read_answer(kind, text, **({"options": options} if options else {}))
+    strict, flexible = read_output(kind, text, options, cut=cut)
     right = equal_answers(kind, flexible, gold)
     return Verdict(strict, flexible, right and strict is not None, right)
 
 
-def whole_numbers(answer: Mapping[str, Any]) -> str:
-    """What a model wrote, without a number that was cut where its room ended.
+def read_output(kind: str, text: str, options: str = "", *, cut: bool = False) -> Reading:
+    r"""Read a text both ways; of one that was cut where its room ended, only what was finished.
 
-    >>> whole_numbers({"output": "is 3 * 5,000 = 15,0", "finish": "length"})
-    'is 3 * 5,000 = '
-    >>> whole_numbers({"output": "is 15", "finish": "end"})
-    'is 15'
+    Its last word or number is not read, as it may be the first half of one. An answer that was being stated, behind
+    `####` or "the answer is", is none before its sentence ends, and one stated earlier counts; but an option's letter
+    is whole as soon as anything follows it. A text that ends in an invented next question was finished before that.
+
+    >>> read_output("number", "#### 12\n#### 3 miles divided by 0.8", cut=True)
+    Reading(strict='12', flexible='12')
+    >>> read_output("number", "is 3 * 5,000 = 15,0", cut=True)
+    Reading(strict=None, flexible='5000')
     """
-    output: str = answer["output"]
-    return _CUT_NUMBER.sub("", output) if answer["finish"] == "length" else output
+    letters = {"options": options} if options else {}
+    if not cut or cut_at_next_question(text) != text:
+        return read_answer(kind, text, **letters)
+    text = _UNFINISHED.sub("", text)
+    reading = read_answer(kind, text, **letters)
+    if kind == "choice" or last_boxes(text):
+        return reading
+    stated = read_answer(kind, until_unfinished_statement(text), **letters).strict
+    return Reading(stated, reading.flexible if stated is None else stated)
 
 
 def score_program(kind: str, program: Mapping[str, Any], gold: str, options: Sequence[str] = ()) -> Verdict | None:
@@ -99,7 +115,8 @@ def make_record(item: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]])
     verdict = score_program(kind, program, gold, options) if program else None
     source = "program" if verdict else "text"
     if verdict is None:
-        verdict = score_text(kind, whole_numbers(text) if text else "", gold, LETTERS[: len(options)])
+        output, cut = (text["output"], text["finish"] == "length") if text else ("", False)
+        verdict = score_text(kind, output, gold, LETTERS[: len(options)], cut=cut)
     said = program if source == "program" or text is None else text
     assert said is not None, "an item is finished once one part is there"
     return {
