@@ -99,18 +99,28 @@ def finished(config: TrainConfig, load: Callable[[], LoadedModel]) -> dict[str, 
     Raises:
         InputError: it was done with other settings, weights or data.
     """
-    record = read_record(config.out)
+    record = finished_record(config, load)
     try:
         lines = (config.out / "heldout.jsonl").read_text(encoding="utf-8").splitlines()
         last: dict[str, float] = json.loads(lines[-1])
     except (OSError, ValueError, IndexError):
         return None
-    if record is None or not is_finished(record) or last["step"] != record["steps_done"]:
+    return last if record is not None and last["step"] == record["steps_done"] else None
+
+
+def finished_record(config: TrainConfig, load: Callable[[], LoadedModel]) -> dict[str, Any] | None:
+    """The record of a run that is done, or None.
+
+    Raises:
+        InputError: it was done with other settings, weights or data.
+    """
+    record = read_record(config.out)
+    if record is None or not is_finished(record):
         return None
     _, tokenizer, card = load()
     samples, heldout = load_data(config, tokenizer)
     check_same_run(settle(config, samples, card), identify(config, samples, heldout, card), record)
-    return last
+    return record
 
 
 def finish_run(

@@ -1,13 +1,36 @@
 """What the studies compute from their measurements; the runs themselves take hours and are not repeated here."""
 
+import dataclasses
 import json
+import signal
 
 import numpy as np
 import pytest
 
+from delcore import InputError, TrainConfig, load_model
+from delcore.errors import StoppedError
 from delcore.evaluate import DIGIT_MEASURES
 from delcore.models import ADAPTER_RECORD, read_record
-from delcore.studies.smollm2 import compare_answers, compare_digits, keep_adapter
+from delcore.studies import smollm2
+from delcore.studies.smollm2 import compare_answers, compare_digits, keep_adapter, train_member
+from delcore.train import Run
+
+
+def test_stopped_run_stops_the_study(tmp_path, monkeypatch):
+    config = TrainConfig(loss="mle", out=tmp_path, steps=2)
+    monkeypatch.setattr(smollm2, "finetune", lambda *_, **__: Run(tmp_path, [], config, 1, stopped_by=signal.SIGTERM))
+    with pytest.raises(StoppedError) as stopped:
+        train_member(config, lambda: load_model("embedded"))
+    assert stopped.value.args == (signal.SIGTERM,)
+
+
+def test_finished_run_is_taken_only_with_the_same_settings(tmp_path, monkeypatch):
+    config = TrainConfig(loss="mle", out=tmp_path / "mle", steps=1, batch_size=2, device="cpu", resume=True)
+    train_member(config, lambda: load_model("embedded"))
+    monkeypatch.setattr(smollm2, "finetune", lambda *_, **__: pytest.fail("a finished run was run again"))
+    train_member(config, lambda: load_model("embedded"))
+    with pytest.raises(InputError, match="another configuration: `learning_rate`"):
+        train_member(dataclasses.replace(config, learning_rate=1e-2), lambda: load_model("embedded"))
 
 
 def test_digit_measures_are_ratios_with_paired_differences():

@@ -6,9 +6,10 @@ python -m delcore.studies smollm2 --model SmolLM2-135M-Instruct.gguf --data-dir 
 
 import argparse
 import dataclasses
+import functools
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ from delcore.benchmarks.runner import evaluate_model
 from delcore.benchmarks.saved_runs import EvaluationRun
 from delcore.benchmarks.settings import EvaluationConfig
 from delcore.checkpoints import write_synced
+from delcore.config import TrainConfig
+from delcore.errors import StoppedError
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.intervals import Interval, bootstrap_ratio
-from delcore.models import ADAPTER_RECORD, load_model, read_record
-from delcore.prepare import is_finished
+from delcore.models import ADAPTER_RECORD, LoadedModel, load_model, read_record
 from delcore.recipes import config_from
 from delcore.sources import load_samples
+from delcore.sweep import finished_record
 from delcore.train import finetune
 
 logger = logging.getLogger("delcore.studies")
@@ -54,14 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_smollm2(arguments: argparse.Namespace) -> None:
     """Train what is missing, measure what is missing, write the results."""
     work: Path = arguments.work
+    load = functools.cache(lambda: load_model(arguments.model))
     for loss in SMOLLM2_LOSSES:
         settings = {"model": arguments.model, "data": str(arguments.data_dir / TRAIN), "out": work / loss}
-        config = config_from("smollm2-lora", loss=loss, resume=True, **settings)
-        record = read_record(config.out)
-        if record is None or not is_finished(record):
-            logger.info("training %s", loss)
-            finetune(config, progress=logger.info)
-        keep_adapter(config.out, arguments.out / loss)
+        train_member(config_from("smollm2-lora", loss=loss, resume=True, **settings), load)
+        keep_adapter(work / loss, arguments.out / loss)
     found = load_samples(str(arguments.data_dir / TEST), template="alpaca")
     samples = [found[i] for i in range(HELDOUT)] if found is not None else []
     sums = {}
@@ -83,6 +83,21 @@ def run_smollm2(arguments: argparse.Namespace) -> None:
         "fingerprints": {name: found[0].header["model_fingerprint"] for name, found in runs.items()},
     }
     _write_json(arguments.out / "results.json", result)
+
+
+def train_member(config: TrainConfig, load: Callable[[], LoadedModel]) -> None:
+    """Train or resume a run unless it is done; `load` gives the model to compare a finished run with.
+
+    Raises:
+        InputError: the folder holds a run of other settings, weights or data.
+        StoppedError: a signal ended the run.
+    """
+    if finished_record(config, load) is not None:
+        return
+    logger.info("training %s", config.loss)
+    run = finetune(config, progress=logger.info)
+    if run.stopped_by:
+        raise StoppedError(run.stopped_by)
 
 
 def _evaluate(source: str, out: Path, data_dir: Path) -> list[EvaluationRun]:
