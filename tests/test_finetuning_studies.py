@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from delcore import LOSSES, equilibrium
 from delcore.analysis import equilibrium_gaps
 from delcore.analysis.records import entropy_nats
-from delcore.arithmetic import LAWS, READINGS
+from delcore.arithmetic import LAWS, READINGS, is_heldout
 from delcore.evaluate import ReadingMeasure
 from delcore.models import load_model
 from delcore.studies import finetuning, variants
@@ -66,10 +67,23 @@ def test_differences_are_paired_by_seed():
     assert all(row.difference is None and row.value.low is None for row in alone)
 
 
+def problem_of(sample):
+    """What `is_heldout` is asked: "12+35" of a sum or story, all of the prompt of symbols."""
+    if sample.kind in ("date", "identifier"):
+        return sample.prompt
+    a, b = (number.replace(".", "") for number in re.findall(r"[0-9.]*[0-9]", sample.prompt))
+    signs = {"+": "+", "*": "*", "finds": "+", "-": "-", "gives": "-"}
+    sign = next(sign for word, sign in signs.items() if f" {word} " in sample.prompt)
+    return f"{int(a)}{sign}{int(b)}"
+
+
 def test_problems_are_held_out_and_of_their_group():
     for group, kinds in PROBLEMS.items():
         samples = draw_problems(group, 3)
         assert len(samples) == 3 * len(kinds)
+        assert all(map(is_heldout, map(problem_of, samples)))
+    integers = draw_problems("integers", 100)
+    assert len({sample.prompt for sample in integers}) == len(integers) == 3 * 100 + 30  # there are 30 products
     assert {sample.kind for sample in draw_problems("decimals", 3)} == {"decimal"}
     assert {sample.kind for sample in draw_problems("symbols", 9)} == {"date", "identifier"}
 
@@ -142,6 +156,7 @@ def test_study_writes_results_and_runs_and_passes_over_what_is_done(tmp_path, qu
     results = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert results["command"].startswith("python -m delcore.studies losses --work runs/studies --out notebooks/studies")
     assert results["command"].endswith(" --steps 1 --seeds 1 --batch-size 2 --heldout 1")
+    assert results["problems"] == {"integers": 4, "decimals": 1, "symbols": 1}
     assert results["settings"]["seeds"] == [2] and results["runs"] == 2 and results["seconds"]["train"] > 0
     assert str(tmp_path) not in (out / "results.json").read_text()
     assert {row["variant"] for row in results["rows"]} == {"mle", "del-place-none"}

@@ -26,7 +26,17 @@ from delcore.errors import InputError
 from delcore.losses import LOSSES
 from delcore.models import LoadedModel, load_model
 from delcore.runs import settings_of
-from delcore.studies.variants import Budget, Variant, run_variant, tabulate_runs, variant_config, write_json, write_runs
+from delcore.studies.variants import (
+    PROBLEMS,
+    Budget,
+    Variant,
+    draw_problems,
+    run_variant,
+    tabulate_runs,
+    variant_config,
+    write_json,
+    write_runs,
+)
 from delcore.sweep import parse_losses
 
 logger = logging.getLogger("delcore.studies")
@@ -124,7 +134,7 @@ def add_arguments(parser: argparse.ArgumentParser, study: Study) -> None:
     parser.add_argument("--steps", type=int, default=STEPS, help="optimiser steps of a run")
     parser.add_argument("--seeds", type=int, default=study.seeds, help="runs of each variant")
     parser.add_argument("--batch-size", type=int, default=BATCH_SIZE, help="samples of a step")
-    parser.add_argument("--heldout", type=int, default=HELDOUT, help="held-out problems of each kind")
+    parser.add_argument("--heldout", type=int, default=HELDOUT, help="held-out problems of each kind, at most")
     parser.set_defaults(run=partial(run_study, study))
 
 
@@ -162,6 +172,7 @@ def describe_study(study: Study, variants: Sequence[Variant], base: LoadedModel,
         "versions": installed_versions(),
         "model_revision": base.card.revision,
         "settings": shared | {"steps": budget.steps, "seeds": list(budget.seeds), "heldout_per_kind": budget.heldout},
+        "problems": {group: len(draw_problems(group, budget.heldout)) for group in PROBLEMS},
         "matched_to": TARGET,
         "variants": [dataclasses.asdict(variant) | {"pull": pulls[variant.name]} for variant in variants],
     }

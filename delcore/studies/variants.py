@@ -14,7 +14,7 @@ import numpy as np
 from delcore.analysis.calibration import measure_calibration
 from delcore.analysis.digit_measures import MEASURES
 from delcore.analysis.predictions import predict_digits
-from delcore.arithmetic import Sample, arithmetic_sample
+from delcore.arithmetic import Sample, heldout_problems
 from delcore.checkpoints import write_synced
 from delcore.config import TrainConfig
 from delcore.evaluate import ReadingMeasure, measure_exact_match, measure_readings
@@ -67,7 +67,7 @@ class Budget:
         work: folder of runs and measurements.
         steps: optimiser steps.
         seeds: of the runs; under one seed all variants see the same samples in the same order.
-        heldout: held-out problems of each kind.
+        heldout: held-out problems of each kind, if there are so many.
         batch_size: samples of a step.
     """
 
@@ -124,8 +124,8 @@ def measure_model(loaded: LoadedModel, heldout: int) -> dict[str, Any]:
 
 
 def draw_problems(group: str, count: int) -> list[Sample]:
-    """Held-out problems of one group, `count` of each kind."""
-    return [arithmetic_sample(i, 0, "heldout", kind) for kind in PROBLEMS[group] for i in range(count)]
+    """Held-out problems of one group, `count` of each kind, or all there are; no prompt comes twice."""
+    return [sample for kind in PROBLEMS[group] for sample in heldout_problems(kind, count)]
 
 
 def measure_problems(loaded: LoadedModel, samples: Sequence[Sample]) -> dict[str, float]:
