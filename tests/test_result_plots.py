@@ -151,6 +151,7 @@ def test_caveats_stand_beneath_the_title():
     assert all(caveat in subtitle for caveat in TSNE_CAVEATS)
     assert SCAN_CAVEATS[0] in FIGURES["equilibria"].layout.title.subtitle.text.replace("<br>", " ")
     assert "ECE" in FIGURES["calibration"].layout.title.subtitle.text
+    assert "by chance" in FIGURES["calibration"].layout.title.subtitle.text
     assert "p = " in FIGURES["similarity"].layout.title.subtitle.text
 
 

@@ -9,7 +9,7 @@ from delcore.analysis.results import Axis, Measured, Provenance
 from delcore.intervals import Interval
 
 CALIBRATION_CAVEATS = (
-    "ECE is above 0 by chance alone, more so with few digits in a bin.",
+    "ECE is above 0 by chance alone, more so with few digits in a bin: compare it with its chance level.",
     "Conditional on the token being a digit: digit mass is another question.",
 )
 
@@ -35,6 +35,7 @@ class Calibration:
         accuracy: share of them that are right, [bins].
         counts: digits, [bins].
         ece: expected calibration error, Σ (n/N)·|accuracy − confidence|, from 0 to 1.
+        ece_by_chance: its mean where the digits are drawn from p̂, as they would be of a calibrated model.
         brier: mean of Σ_k (p̂_k − [k = c])², from 0 to 2.
         provenance: model and data.
         caveats: what a reader must know.
@@ -44,7 +45,8 @@ class Calibration:
     confidence: NDArray[np.float64]
     accuracy: NDArray[np.float64]
     counts: NDArray[np.int64]
-    ece: Interval
+    ece: float
+    ece_by_chance: float
     brier: Interval
     provenance: Provenance
     caveats: tuple[str, ...] = CALIBRATION_CAVEATS

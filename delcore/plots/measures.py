@@ -99,7 +99,8 @@ def plot_calibration(results: Mapping[str, Calibration]) -> go.Figure:
         raise InputError("`results` must name at least one model.")
     first = next(iter(results.values()))
     notes = [
-        f"{plain_title(name)}: ECE {one.ece.mean:.3f}, Brier {one.brier.mean:.3f}" for name, one in results.items()
+        f"{plain_title(name)}: ECE {one.ece:.3f} (by chance {one.ece_by_chance:.3f}), Brier {one.brier.mean:.3f}"
+        for name, one in results.items()
     ]
     figure = framed(460, "Reliability of the most probable digit", ("; ".join(notes), *first.caveats))
     figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", name="calibrated", line={"color": ZERO_COLOUR, "dash": "dot"})

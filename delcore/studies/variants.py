@@ -133,7 +133,7 @@ def measure_problems(loaded: LoadedModel, samples: Sequence[Sample]) -> dict[str
     predictions = predict_digits(loaded, samples, data="held-out problems", seed=0)
     calibration = measure_calibration(predictions, draws=1)
     means = {name: float(measure.of(predictions).mean()) for name, measure in MEASURES.items()}
-    scores = {"ece": calibration.ece.mean, "brier": calibration.brier.mean}
+    scores = {"ece": calibration.ece, "ece_by_chance": calibration.ece_by_chance, "brier": calibration.brier.mean}
     return {**means, **scores, "exact_match": measure_exact_match(loaded, samples).share}
 
 
