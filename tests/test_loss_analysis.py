@@ -211,6 +211,17 @@ def test_strength_is_the_norm_of_the_digit_terms_gradient():
     assert found["ntl_was"].norm == pytest.approx(float(gradient.norm()), rel=1e-5)
 
 
+def test_strength_of_the_released_loss_does_not_depend_on_how_many_digits_there_are():
+    loaded = tiny_loaded()
+    one = measure_strength(loaded, [Sample("1 + 1 = ", "2")], ["del_released", "del"])
+    many = measure_strength(loaded, [Sample("1 + 1 = ", "2")] * 5, ["del_released", "del"])
+    assert many["del_released"].digits == 5
+    assert many["del_released"].norm == pytest.approx(one["del_released"].norm)
+    for text in ("23", "0.25", "12.5"):  # a mean over ten classes is a tenth of the sum
+        strengths = measure_strength(loaded, [Sample("1 + 1 = ", text)], ["del_released", "del"])
+        assert match_alphas(strengths, "del")["del_released"] == pytest.approx(1.0)
+
+
 def test_matched_losses_pull_alike():
     loaded = tiny_loaded()
     samples = [arithmetic_sample(i, 0) for i in range(70)]
