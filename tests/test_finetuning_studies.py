@@ -17,7 +17,16 @@ from delcore.models import load_model
 from delcore.studies import finetuning, variants
 from delcore.studies.__main__ import main
 from delcore.studies.embeddings import measure_order
-from delcore.studies.finetuning import ABLATIONS, ALPHAS, MATCHED, STUDIES, alpha_variants, loss_variants, measure_pulls
+from delcore.studies.finetuning import (
+    ABLATIONS,
+    ALPHAS,
+    MATCHED,
+    STUDIES,
+    alpha_variants,
+    goal_of,
+    loss_variants,
+    measure_pulls,
+)
 from delcore.studies.variants import (
     PROBLEMS,
     Budget,
@@ -131,6 +140,24 @@ def test_equilibrium_gaps_are_means_over_the_readings_digits():
     found = equilibrium_gaps("del", alpha=0.2, place="integer")
     assert found["readings"] == pytest.approx(np.mean(gaps), abs=1e-5)
     assert equilibrium_gaps("del", alpha=0.2, distance="l1") is None
+
+
+def test_goal_of_permuted_distances_is_the_mean_over_the_seeds(monkeypatch):
+    asked = []
+
+    def gaps(name, *, distance, **_):
+        asked.append(distance)
+        return {"readings": {"permuted:2": 0.1, "permuted:3": 0.4, "numeric": 0.2}[distance]}
+
+    monkeypatch.setattr(finetuning, "equilibrium_gaps", gaps)
+    permuted = Variant("dist2-permuted", "dist2", options={"distance": "permuted:{seed}"})
+    assert goal_of(permuted, 1.5, (2, 3)) == {"readings": pytest.approx(0.25)}
+    assert goal_of(Variant("dist2", "dist2", options={"distance": "numeric"}), 1.5, (2, 3)) == {"readings": 0.2}
+    assert asked == ["permuted:2", "permuted:3", "numeric"]  # one loss whatever the seed is solved once
+
+
+def test_goal_of_a_loss_with_the_dot_is_not_known():
+    assert goal_of(Variant("del-dot", "del", options={"dot": True}), 1.5, (2,)) is None
 
 
 # ---------------------------------------------------------------- small runs
