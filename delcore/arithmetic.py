@@ -194,10 +194,10 @@ PATIENCE = 10_000
 
 
 def heldout_problems(kind: str, count: int, seed: int = 0) -> list[Sample]:
-    """Held-out problems of one kind with different prompts, in the order they are first drawn; fewer if there are fewer.
+    """Held-out problems of one kind with different prompts, as they are first drawn; fewer if there are fewer.
 
     Args:
-        kind: a key of `KINDS`; there are 30 products, 408 subtractions, and more than 800 of each other kind of problem.
+        kind: a key of `KINDS`; there are 30 products, 408 subtractions, more than 800 of the others.
         count: at most so many.
         seed: which sequence they are drawn from.
     """

@@ -9,13 +9,14 @@ see the same samples in the same order under one seed, so a difference between t
 import csv
 import dataclasses
 import functools
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from delcore.checkpoints import write_synced
+from delcore.checkpoints import write_json, write_whole
 from delcore.config import TrainConfig
 from delcore.errors import InputError, StoppedError
 from delcore.intervals import Interval, t_interval
@@ -168,16 +169,13 @@ def tabulate(finals: Mapping[str, Mapping[int, Mapping[str, float]]]) -> list[Ro
 def write_tables(out: Path, rows: Sequence[Row]) -> None:
     """The rows as JSON, CSV and Markdown."""
     flat = [_flatten(row) for row in rows]
-    _write(out / "table.json", json.dumps([dataclasses.asdict(row) for row in rows], indent=1) + "\n")
-    _write(out / "table.md", format_rows(rows) + "\n")
-    with (out / "table.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(flat[0]) if flat else [])
-        writer.writeheader()
-        writer.writerows(flat)
-
-
-def _write(path: Path, text: str) -> None:
-    write_synced(path, lambda file: file.write(text.encode()))
+    write_json(out / "table.json", [dataclasses.asdict(row) for row in rows])
+    write_whole(out / "table.md", format_rows(rows) + "\n")
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(flat[0]) if flat else [])
+    writer.writeheader()
+    writer.writerows(flat)
+    write_whole(out / "table.csv", text.getvalue())
 
 
 def _flatten(row: Row) -> dict[str, Any]:

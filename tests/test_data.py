@@ -13,7 +13,16 @@ from tokenizers.processors import ByteLevel, TemplateProcessing
 from transformers import AutoTokenizer
 
 from delcore import data
-from delcore.arithmetic import DESIGN_LAW, KINDS, LAWS, READINGS, Sample, arithmetic_sample, heldout_problems, is_heldout
+from delcore.arithmetic import (
+    DESIGN_LAW,
+    KINDS,
+    LAWS,
+    READINGS,
+    Sample,
+    arithmetic_sample,
+    heldout_problems,
+    is_heldout,
+)
 from delcore.data import (
     Encoded,
     align,

@@ -12,6 +12,7 @@ from delcore import LOSSES, equilibrium
 from delcore.analysis import equilibrium_gaps
 from delcore.analysis.records import entropy_nats
 from delcore.arithmetic import LAWS, READINGS, is_heldout
+from delcore.checkpoints import write_json
 from delcore.evaluate import ReadingMeasure
 from delcore.models import load_model
 from delcore.studies import finetuning, variants
@@ -197,7 +198,7 @@ def test_study_writes_results_and_runs_and_passes_over_what_is_done(tmp_path, qu
 
 def test_measurement_of_other_settings_is_not_taken(tmp_path, monkeypatch):
     budget = Budget(tmp_path, 1, (2,), 1, 2)
-    variants.write_json(tmp_path / "measured" / "mle-2.json", {"key": {"loss": "mle", "steps": 300}})
+    write_json(tmp_path / "measured" / "mle-2.json", {"key": {"loss": "mle", "steps": 300}})
     monkeypatch.setattr(variants, "finish_run", lambda *_: {"tokens": 3.0, "digits": 2.0})
     monkeypatch.setattr(variants, "load_model", lambda _: tiny_loaded())
     found = run_variant(Variant("mle", "mle"), 2, budget)

@@ -6,7 +6,7 @@ import pytest
 
 from delcore import InputError, TrainConfig
 from delcore import sweep as sweep_module
-from delcore.sweep import format_rows, parse_losses, sweep, tabulate
+from delcore.sweep import format_rows, parse_losses, sweep, tabulate, write_tables
 
 
 def base(out, **changes):
@@ -44,6 +44,22 @@ def test_sweep_runs_tabulates_and_passes_over_what_is_done(tmp_path, monkeypatch
     assert {row.value.count for row in rows} == {2}
     monkeypatch.setattr(sweep_module, "finetune", lambda *_, **__: pytest.fail("a finished run was run again"))
     assert sweep(base(tmp_path), ["mle", "del"], [0, 1]) == rows
+
+
+def test_tables_are_whole_or_as_they_were(tmp_path, monkeypatch):
+    rows = tabulate({"mle": {0: final(1.0)}})
+    write_tables(tmp_path, rows)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert len(before["table.csv"].splitlines()) == 1 + len(rows)
+
+    def killed(path, write):
+        path.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("delcore.checkpoints.write_synced", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_tables(tmp_path, tabulate({"del": {0: final(2.0)}}))
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 
 def test_sweep_with_other_settings_does_not_take_the_old_runs(tmp_path):

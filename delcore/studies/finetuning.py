@@ -21,6 +21,7 @@ from delcore.analysis.results import installed_versions
 from delcore.analysis.scans import equilibrium_gaps, scan_equilibria
 from delcore.analysis.strength import match_alphas, measure_strength
 from delcore.arithmetic import DESIGN_LAW, LAWS, arithmetic_sample
+from delcore.checkpoints import write_json
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import LOSSES
@@ -31,10 +32,10 @@ from delcore.studies.variants import (
     Budget,
     Variant,
     draw_problems,
+    rounded,
     run_variant,
     tabulate_runs,
     variant_config,
-    write_json,
     write_runs,
 )
 from delcore.sweep import parse_losses
@@ -204,7 +205,7 @@ def write_results(
     goals = {variant.name: goal_of(variant, ratio, result["settings"]["seeds"]) for variant in variants}
     rows = [dataclasses.asdict(row) for row in tabulate_runs(runs)]
     summary = {"seconds": seconds, "runs": len(runs), "tokens_per_digit": ratio, "equilibrium_gap_nats": goals}
-    write_json(out / "results.json", {**result, **summary, "rows": rows})
+    write_json(out / "results.json", rounded({**result, **summary, "rows": rows}))
     write_runs(out / "runs.csv", runs)
 
 

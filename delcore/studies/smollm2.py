@@ -21,7 +21,7 @@ from delcore.benchmarks.metrics import accuracy, compare, measure_distances, unr
 from delcore.benchmarks.runner import evaluate_model
 from delcore.benchmarks.saved_runs import EvaluationRun
 from delcore.benchmarks.settings import EvaluationConfig
-from delcore.checkpoints import write_synced
+from delcore.checkpoints import write_json
 from delcore.config import TrainConfig
 from delcore.errors import StoppedError
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
@@ -82,7 +82,7 @@ def run_smollm2(arguments: argparse.Namespace) -> None:
         "seconds": {name: {run.header["task"]: run.header["seconds"] for run in found} for name, found in runs.items()},
         "fingerprints": {name: found[0].header["model_fingerprint"] for name, found in runs.items()},
     }
-    _write_json(arguments.out / "results.json", result)
+    write_json(arguments.out / "results.json", result)
 
 
 def train_member(config: TrainConfig, load: Callable[[], LoadedModel]) -> None:
@@ -121,22 +121,15 @@ def keep_adapter(run: Path, out: Path) -> None:
     record["model_path"] = None
     for name in ("model", "data", "out"):
         record["settings"][name] = Path(record["settings"][name]).name
-    _write_json(out / "adapter_config.json", {**adapter, "base_model_name_or_path": SMOLLM2})
-    _write_json(out / ADAPTER_RECORD, record)
+    write_json(out / "adapter_config.json", {**adapter, "base_model_name_or_path": SMOLLM2})
+    write_json(out / ADAPTER_RECORD, record)
     (out / "metrics.jsonl").write_bytes((run / "metrics.jsonl").read_bytes())
-
-
-def _write_json(file: Path, value: Any) -> None:
-    beside = file.with_name(f".{file.name}")
-    write_synced(beside, lambda stream: stream.write((json.dumps(value, indent=1) + "\n").encode()))
-    beside.replace(file)
 
 
 def _digit_sums(file: Path, source: str, samples: Sequence[Sample]) -> NDArray[np.float64]:
     """`measure_digits_by_sample`, kept in a file."""
     if not file.is_file():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        _write_json(file, measure_digits_by_sample(load_model(source), samples).tolist())
+        write_json(file, measure_digits_by_sample(load_model(source), samples).tolist())
         logger.info("measured %s", file.stem)
     return np.array(json.loads(file.read_text(encoding="utf-8")))
 

@@ -15,7 +15,7 @@ from delcore.analysis.calibration import measure_calibration
 from delcore.analysis.digit_measures import MEASURES
 from delcore.analysis.predictions import predict_digits
 from delcore.arithmetic import Sample, heldout_problems
-from delcore.checkpoints import write_synced
+from delcore.checkpoints import write_json, write_whole
 from delcore.config import TrainConfig
 from delcore.evaluate import ReadingMeasure, measure_exact_match, measure_readings
 from delcore.intervals import Interval, t_interval
@@ -111,7 +111,7 @@ def run_variant(variant: Variant, seed: int, budget: Budget) -> dict[str, Any]:
     measured = measure_model(load_model(str(config.out)), budget.heldout)
     seconds = {"train": trained - started, "measure": time.perf_counter() - trained}
     found = {"key": key, "variant": variant.name, "seed": seed, **measured, "heldout": heldout, "seconds": seconds}
-    write_json(file, found)
+    write_json(file, rounded(found))
     return found
 
 
@@ -201,19 +201,13 @@ def tabulate_runs(runs: Sequence[Mapping[str, Any]]) -> list[StudyRow]:
     return rows
 
 
-def write_json(file: Path, content: Any) -> None:
-    """Numbers with six significant digits, all of the file or nothing."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(_rounded(content), indent=1, ensure_ascii=False) + "\n"
-    write_synced(file, lambda stream: stream.write(text.encode()))
-
-
-def _rounded(content: Any) -> Any:
+def rounded(content: Any) -> Any:
+    """The same with six significant digits in every number."""
     if isinstance(content, float):
         return float(f"{content:.6g}")
     if isinstance(content, Mapping):
-        return {key: _rounded(value) for key, value in content.items()}
-    return [_rounded(value) for value in content] if isinstance(content, list | tuple) else content
+        return {key: rounded(value) for key, value in content.items()}
+    return [rounded(value) for value in content] if isinstance(content, list | tuple) else content
 
 
 def write_runs(file: Path, runs: Sequence[Mapping[str, Any]]) -> None:
@@ -222,4 +216,4 @@ def write_runs(file: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     for run in runs:
         for (group, measure), value in flatten_run(run).items():
             lines.append(f"{run['variant']},{run['seed']},{group},{measure},{value:.6g}")
-    write_synced(file, lambda stream: stream.write(("\n".join(lines) + "\n").encode()))
+    write_whole(file, "\n".join(lines) + "\n")
