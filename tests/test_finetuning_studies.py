@@ -11,7 +11,7 @@ import pytest
 from delcore import LOSSES, equilibrium
 from delcore.analysis import equilibrium_gaps
 from delcore.analysis.records import entropy_nats
-from delcore.arithmetic import LAWS, READINGS, is_heldout
+from delcore.arithmetic import LAWS, READINGS, Sample, is_heldout
 from delcore.checkpoints import write_json
 from delcore.evaluate import ReadingMeasure
 from delcore.models import load_model
@@ -205,6 +205,12 @@ def test_measurement_of_other_settings_is_not_taken(tmp_path, monkeypatch):
     assert found["key"]["steps"] == 1 and len(found["readings"]) == sum(len(r.laws) for r in READINGS)
     monkeypatch.setattr(variants, "finish_run", lambda *_: pytest.fail("trained again"))
     assert run_variant(Variant("mle", "mle"), 2, budget)["seconds"] == pytest.approx(found["seconds"], rel=1e-5)
+    monkeypatch.setattr(variants, "load_model", lambda _: tiny_loaded(seed=1))  # another base
+    monkeypatch.setattr(variants, "finish_run", lambda *_: {"tokens": 4.0, "digits": 2.0})
+    assert run_variant(Variant("mle", "mle"), 2, budget)["heldout"]["tokens"] == 4.0
+    monkeypatch.setattr(variants, "draw_problems", lambda group, count: [Sample("1 + 1 = ", "2")])  # other problems
+    monkeypatch.setattr(variants, "finish_run", lambda *_: {"tokens": 5.0, "digits": 2.0})
+    assert run_variant(Variant("mle", "mle"), 2, budget)["heldout"]["tokens"] == 5.0
 
 
 def test_bad_budget_is_one_line(tmp_path, quick, capsys):

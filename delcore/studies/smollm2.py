@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.intervals import Interval, bootstrap_ratio
 from delcore.models import ADAPTER_RECORD, LoadedModel, load_model, read_record
 from delcore.recipes import config_from
+from delcore.runs import fingerprint
 from delcore.sources import load_samples
 from delcore.sweep import finished_record
 from delcore.train import finetune
@@ -42,7 +44,7 @@ HELDOUT = 200
 NEW_TOKENS = 256
 TRAIN, TEST = "gsm8k_train.jsonl", "gsm8k_test.jsonl"
 BENCHMARKS = ("gsm8k", "svamp", "sat")
-COMMAND = "python -m delcore.studies smollm2 --model SmolLM2-135M-Instruct.Q4_1.gguf --data-dir BENCHMARKS --work WORK"
+LIMITS = "One training seed: intervals are over items only and say nothing of another seed's runs."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,17 +65,18 @@ def run_smollm2(arguments: argparse.Namespace) -> None:
         train_member(config_from("smollm2-lora", loss=loss, resume=True, **settings), load)
         keep_adapter(work / loss, arguments.out / loss)
     found = load_samples(str(arguments.data_dir / TEST), template="alpaca")
-    samples = [found[i] for i in range(HELDOUT)] if found is not None else []
+    samples = [found[i] for i in range(min(HELDOUT, len(found)))] if found is not None else []
     sums = {}
     runs: dict[str, list[EvaluationRun]] = {}
     for name in ("base", *SMOLLM2_LOSSES):
         source = arguments.model if name == "base" else str(work / name)
-        sums[name] = _digit_sums(work / "measured" / f"{name}.json", source, samples)
+        sums[name] = digit_sums(work / "measured" / f"{name}.json", source, samples)
         runs[name] = _evaluate(source, work / "evaluated" / name, arguments.data_dir)
     result = {
-        "command": COMMAND,
+        "command": command_of(arguments),
+        "limits": LIMITS,
         "run": read_record(arguments.out / "mle"),
-        "items": HELDOUT,
+        "items": len(samples),
         "digits": compare_digits(sums),
         "answers": {
             task: compare_answers({name: found[i].records for name, found in runs.items()})
@@ -83,6 +86,14 @@ def run_smollm2(arguments: argparse.Namespace) -> None:
         "fingerprints": {name: found[0].header["model_fingerprint"] for name, found in runs.items()},
     }
     write_json(arguments.out / "results.json", result)
+
+
+def command_of(arguments: argparse.Namespace) -> str:
+    """The command that makes the results again; files and folders by their last names only, a hub id in full."""
+    model = Path(arguments.model)
+    named = {"model": model.absolute().name if model.exists() or model.is_absolute() else arguments.model}
+    named |= {name: getattr(arguments, name.replace("-", "_")).absolute().name for name in ("data-dir", "work", "out")}
+    return " ".join(["python -m delcore.studies smollm2", *(f"--{name} {value}" for name, value in named.items())])
 
 
 def train_member(config: TrainConfig, load: Callable[[], LoadedModel]) -> None:
@@ -126,12 +137,16 @@ def keep_adapter(run: Path, out: Path) -> None:
     (out / "metrics.jsonl").write_bytes((run / "metrics.jsonl").read_bytes())
 
 
-def _digit_sums(file: Path, source: str, samples: Sequence[Sample]) -> NDArray[np.float64]:
-    """`measure_digits_by_sample`, kept in a file."""
-    if not file.is_file():
-        write_json(file, measure_digits_by_sample(load_model(source), samples).tolist())
+def digit_sums(file: Path, source: str, samples: Sequence[Sample]) -> NDArray[np.float64]:
+    """`measure_digits_by_sample`, kept in a file that names the weights and samples it was measured with."""
+    loaded = load_model(source)
+    key = {"revision": loaded.card.revision, "items": len(samples), "data_sha256": fingerprint(samples)}
+    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    if not isinstance(found, dict) or found["key"] != key:
+        found = {"key": key, "sums": measure_digits_by_sample(loaded, samples).tolist()}
+        write_json(file, found)
         logger.info("measured %s", file.stem)
-    return np.array(json.loads(file.read_text(encoding="utf-8")))
+    return np.array(found["sums"])
 
 
 def compare_digits(sums: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
@@ -188,7 +203,13 @@ def _plain(value: Any) -> Any:
     if value is None:
         return None
     facts = dataclasses.asdict(value)
-    return json.loads(json.dumps(facts, default=lambda one: float(f"{one:.6g}")))
+    return json.loads(json.dumps(facts, default=_plain_number))
+
+
+def _plain_number(value: Any) -> float | str:
+    """A decimal number with six digits; as text where no float is so large, for JSON has no infinity."""
+    number = float(f"{value:.6g}")
+    return number if math.isfinite(number) else f"{value:.6g}"
 
 
 def _entry(value: Interval, difference: Interval | None) -> dict[str, Any]:

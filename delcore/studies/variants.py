@@ -21,6 +21,7 @@ from delcore.evaluate import ReadingMeasure, measure_exact_match, measure_readin
 from delcore.intervals import Interval, t_interval
 from delcore.models import LoadedModel, load_model
 from delcore.recipes import config_from
+from delcore.runs import fingerprint
 from delcore.sweep import finish_run
 
 logger = logging.getLogger("delcore.studies")
@@ -95,11 +96,14 @@ def variant_config(variant: Variant, seed: int, budget: Budget) -> TrainConfig:
 
 
 def run_variant(variant: Variant, seed: int, budget: Budget) -> dict[str, Any]:
-    """Train and measure one run, unless its file is there; the file names what it was measured with."""
+    """Train and measure one run, unless its file is there; the file names what it was made and measured with."""
     config = variant_config(variant, seed, budget)
     file = budget.work / "measured" / f"{variant.name}-{seed}.json"
     key = {"loss": variant.loss, "alpha": variant.alpha, "options": variant.options_of(seed), "seed": seed}
     key |= {"steps": budget.steps, "heldout": budget.heldout, "batch_size": budget.batch_size}
+    problems = {group: draw_problems(group, budget.heldout) for group in PROBLEMS}
+    key |= {"base": load_model(config.model).card.revision, "problems": sum(map(len, problems.values()))}
+    key |= {"problems_sha256": fingerprint(one for samples in problems.values() for one in samples)}
     if file.is_file():
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if found["key"] == key:
@@ -108,18 +112,18 @@ def run_variant(variant: Variant, seed: int, budget: Budget) -> dict[str, Any]:
     started = time.perf_counter()
     heldout = finish_run(config, logger.info)
     trained = time.perf_counter()
-    measured = measure_model(load_model(str(config.out)), budget.heldout)
+    measured = measure_model(load_model(str(config.out)), problems)
     seconds = {"train": trained - started, "measure": time.perf_counter() - trained}
     found = {"key": key, "variant": variant.name, "seed": seed, **measured, "heldout": heldout, "seconds": seconds}
     write_json(file, rounded(found))
     return found
 
 
-def measure_model(loaded: LoadedModel, heldout: int) -> dict[str, Any]:
+def measure_model(loaded: LoadedModel, problems: Mapping[str, Sequence[Sample]]) -> dict[str, Any]:
     """Readings of known laws, and held-out problems by group."""
     return {
         "readings": [dataclasses.asdict(reading) for reading in measure_readings(loaded)],
-        "problems": {group: measure_problems(loaded, draw_problems(group, heldout)) for group in PROBLEMS},
+        "problems": {group: measure_problems(loaded, samples) for group, samples in problems.items()},
     }
 
 
