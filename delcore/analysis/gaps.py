@@ -1,5 +1,6 @@
 """Over-sharp or over-flat: digit entropy against a stated reference, which is a known law or another model."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,9 +80,7 @@ def measure_law_gap(
     gaps = [r.entropy_nats - r.law_entropy_nats for r in chosen]
     sums, counts = (np.bincount(instrument, column).astype(np.float64) for column in (gaps, np.ones(len(gaps))))
     found = bootstrap_ratio((sums, counts), draws=draws, seed=seed)
-    alone = len(counts) < 2
-    interval = Interval(found.mean, None if alone else found.low, None if alone else found.high, len(chosen))
-    return EntropyGap("the known law", group, interval, provenance)
+    return EntropyGap("the known law", group, dataclasses.replace(found, count=len(chosen)), provenance)
 
 
 def measure_gap_by(
