@@ -117,4 +117,5 @@ def measure_gap_by(
         bootstrap_groups(predictions, ours, member, theirs, draws=draws, seed=seed) for member in groups.values()
     ]
     name = f"{found.title} less that of {reference.provenance.model or 'the reference'}"
-    return measured_intervals(name, found.unit, by, groups, intervals, predictions)
+    measured = measured_intervals(name, found.unit, by, groups, intervals, predictions)
+    return dataclasses.replace(measured, is_difference=True)
