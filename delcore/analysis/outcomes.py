@@ -63,7 +63,8 @@ class CriterionFits:
         free_residual: the same if cross-entropy may have any weight, not just 1, [loss, criterion].
         distances: the fitted w with weight 1 on cross-entropy, [loss, criterion, c, k]; for the criterion p̂, which does
             not see a constant, such that w(c, c) = 0.
-        token_weights: the fitted weight of cross-entropy where it is free, [loss, criterion].
+        token_weights: the fitted weight of cross-entropy where it is free, [loss, criterion]; NaN for −log p̂, of which
+            cross-entropy itself is a sum, so that no fit can tell its weight from the distance's diagonal.
         provenance: seed and versions.
     """
 
@@ -118,7 +119,8 @@ class EquilibriumScan:
         axes = tuple(Axis(name, "", values) for name, values in zip(names, grid, strict=True))
         gaps = self.entropy_nats - self.law_entropy_nats[:, None, None]
         name = "entropy at the equilibrium − the law's"
-        return Measured(name, "nats", axes, gaps, np.ones(gaps.shape, int), self.provenance, caveats=self.caveats)
+        counts = np.ones(gaps.shape, int)
+        return Measured(name, "nats", axes, gaps, counts, self.provenance, caveats=self.caveats, is_difference=True)
 
 
 @dataclass(frozen=True, eq=False)
