@@ -63,9 +63,12 @@ def sweep(
         progress: called with one line of text from time to time.
 
     Raises:
-        InputError: settings that no run can have, or a finished run that had others.
+        InputError: no losses or seeds, settings that no run can have, or a finished run that had others.
         StoppedError: a signal ended a run, and with it the sweep.
     """
+    for name, some in {"losses": losses, "seeds": seeds}.items():
+        if not some:
+            raise InputError(f"`{name}` must not be empty.")
     finals: dict[str, dict[int, dict[str, float]]] = {loss: {} for loss in losses}
     configs = [run_config(base, loss, seed) for seed in seeds for loss in losses]
     for config in configs:

@@ -1,5 +1,6 @@
 """A sweep runs what is missing, resumes what was stopped, and compares in pairs."""
 
+import dataclasses
 import json
 
 import pytest
@@ -69,10 +70,16 @@ def test_sweep_with_other_settings_does_not_take_the_old_runs(tmp_path):
 
 
 def test_alpha_goes_only_to_losses_that_have_one(tmp_path):
-    configs = {name: sweep_module.run_config(base(tmp_path, alpha=None), name, 0) for name in ("mle", "del")}
-    assert configs["mle"].alpha is None
-    with_alpha = sweep_module.run_config(base(tmp_path).__class__(loss="del", out=tmp_path, alpha=0.4), "del", 0)
-    assert with_alpha.alpha == 0.4
+    given = dataclasses.replace(base(tmp_path), loss="del", alpha=0.4)
+    alphas = {name: sweep_module.run_config(given, name, 0).alpha for name in ("mle", "mixce", "emo", "del", "ntl_was")}
+    assert alphas == {"mle": None, "mixce": None, "emo": None, "del": 0.4, "ntl_was": 0.4}
+
+
+def test_sweep_of_nothing_is_refused(tmp_path):
+    with pytest.raises(InputError, match="`losses` must not be empty"):
+        sweep(base(tmp_path), [], [0])
+    with pytest.raises(InputError, match="`seeds` must not be empty"):
+        sweep(base(tmp_path), ["mle"], [])
 
 
 def test_all_losses_are_the_seven_published_ones():
