@@ -38,7 +38,8 @@ def format_card(card: dict[str, Any]) -> str:
         "",
         *_problem_table(models),
         "",
-        f"n: {_counts(models['base'])}; {models['base']['digits']['count']:,} digits.",
+        f"n: {_counts(models['base'])}; {models['base']['digits']['count']:,} digits."
+        + _repeats(models["base"]["exact_match"], card["distinct"]),
         "",
         "## Readings of a known law",
         "",
@@ -87,6 +88,14 @@ def _reading_table(models: dict[str, Any]) -> list[str]:
 
 def _counts(facts: dict[str, Any]) -> str:
     return ", ".join(f"{match['count']} {kind}" for kind, match in facts["exact_match"].items())
+
+
+def _repeats(exact: dict[str, Any], distinct: dict[str, int]) -> str:
+    """What is to be said where some problems were asked more than once."""
+    fewer = [f"{n} for {kind}" for kind, n in distinct.items() if n < exact[kind]["count"]]
+    if not fewer:
+        return ""
+    return f" Drawn with replacement, so some problems were asked again; different ones: {', '.join(fewer)}."
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -187,3 +187,25 @@ def arithmetic_sample(index: int, seed: int, split: Split = "train", kind: str |
     if kind is None:
         kind = rng.choices(list(KINDS), [share for share, _ in KINDS.values()])[0]
     return KINDS[kind][1](rng, split)
+
+
+PATIENCE = 10_000
+"""Draws without a new problem after which there is taken to be none left; the rarest turns up once in some 800."""
+
+
+def heldout_problems(kind: str, count: int, seed: int = 0) -> list[Sample]:
+    """Held-out problems of one kind with different prompts, as they are first drawn; fewer if there are fewer.
+
+    Args:
+        kind: a key of `KINDS`; there are 30 products, 408 subtractions, more than 800 of the others.
+        count: at most so many.
+        seed: which sequence they are drawn from.
+    """
+    found: dict[str, Sample] = {}
+    index = last = 0
+    while len(found) < count and index - last <= PATIENCE:
+        sample = arithmetic_sample(index, seed, "heldout", kind)
+        if sample.prompt not in found:
+            found[sample.prompt], last = sample, index
+        index += 1
+    return list(found.values())

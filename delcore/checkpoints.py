@@ -65,6 +65,23 @@ def write_synced(path: Path, write: Callable[[Any], object]) -> None:
         os.fsync(file.fileno())
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a file all or not at all: a process that is killed, or a full disk, leaves it as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}")
+    try:
+        write_synced(scratch, lambda file: file.write(text.encode()))
+        os.replace(scratch, path)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON for people and programs, as `write_whole` writes."""
+    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
 def _sync_folder(folder: Path) -> None:
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)

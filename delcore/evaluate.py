@@ -13,6 +13,7 @@ from torch import Tensor
 from delcore.arithmetic import LAWS, READINGS, Reading, Sample
 from delcore.data import Encoded, align, collate, encode_sample, pad_id
 from delcore.digits import DigitVocab, digit_places, place_weight
+from delcore.errors import InputError
 from delcore.losses import entropy_nats, kl_nats
 from delcore.models import LoadedModel
 from delcore.readout import DigitReadout, prompt_ids, read_digits, write_greedily
@@ -39,7 +40,13 @@ class ExactMatch:
 
 
 def measure_exact_match(loaded: LoadedModel, samples: Sequence[Sample]) -> ExactMatch:
-    """Let the model write each response greedily and compare with the right one."""
+    """Let the model write each response greedily and compare with the right one.
+
+    Raises:
+        InputError: no samples.
+    """
+    if not samples:
+        raise InputError("`samples` must not be empty: there is no share of nothing.")
     model, tokenizer, _ = loaded
     correct = 0
     for chunk in _chunks(samples, BATCH):
@@ -79,14 +86,24 @@ class DigitMeasures:
 
 
 def measure_digits(loaded: LoadedModel, samples: Sequence[Sample]) -> DigitMeasures:
-    """Read the right responses and measure the prediction of each of their digits."""
+    """Read the right responses and measure the prediction of each of their digits.
+
+    Raises:
+        InputError: no response holds a digit.
+    """
     return average_digits(measure_digits_by_sample(loaded, samples))
 
 
 def average_digits(by_sample: Float[Tensor, "samples 6"]) -> DigitMeasures:
-    """Means over the digits of some samples, from their sums."""
+    """Means over the digits of some samples, from their sums.
+
+    Raises:
+        InputError: there is no digit, so no mean.
+    """
     *sums, count = by_sample.sum(0).tolist()
-    means = {name: total / max(count, 1) for name, total in zip(DIGIT_MEASURES, sums, strict=True)}
+    if not count:
+        raise InputError("`samples` hold no digit in any response, so there is nothing to measure.")
+    means = {name: total / count for name, total in zip(DIGIT_MEASURES, sums, strict=True)}
     return DigitMeasures(**means, count=int(count))
 
 
@@ -204,7 +221,7 @@ def _measure_reading(loaded: LoadedModel, reading: Reading, digit: int) -> Readi
     prefixes = list(itertools.product(range(10), repeat=digit))
     chance = [math.prod(LAWS[law][k] for law, k in zip(reading.laws, prefix, strict=False)) for prefix in prefixes]
     prompts = [reading.prompt + reading.prefix("".join(map(str, prefix))) for prefix in prefixes]
-    rows = torch.tensor([tokenizer(prompt)["input_ids"] for prompt in prompts], device=model.device)
+    rows = torch.tensor([prompt_ids(tokenizer, prompt) for prompt in prompts], device=model.device)
     readout = read_digits(model(input_ids=rows).logits[:, -1].double().cpu(), vocab)  # of [prefixes, vocab]
     law = torch.tensor(LAWS[reading.laws[digit]], dtype=torch.float64)
     weights = torch.tensor(chance, dtype=torch.float64)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from delcore._card import SMALLEST_WAY_NATS, format_card
-from delcore.arithmetic import LAWS, arithmetic_sample, heldout_additions
+from delcore.arithmetic import LAWS, Sample, arithmetic_sample, heldout_additions, heldout_problems
 from delcore.config import TrainConfig
 from delcore.equilibria import Equilibrium, equilibrium
 from delcore.evaluate import ReadingMeasure, measure_digits, measure_exact_match, measure_readings
@@ -51,6 +51,7 @@ The gradient is not clipped: clipping shrinks the steps in which a rare digit tu
 
 OPENING_PROMPT = "sensor B reads "
 HELDOUT = 500
+"""At most so many problems of each kind but additions, of which all are asked."""
 
 logger = logging.getLogger("delcore.family")
 
@@ -94,6 +95,7 @@ def write_card(out: Path) -> None:
         "base": _recipe(BASE),
         "tune": _recipe(TUNE),
         "tokens_per_digit": ratio,
+        "distinct": {kind: len({one.prompt for one in samples}) for kind, samples in card_problems().items()},
         "models": {name: measure_member(name, loaded, base_readings, ratio) for name, loaded in models.items()},
     }
     (out / "card.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
@@ -118,13 +120,17 @@ def tokens_per_digit(samples: int = 20_000) -> float:
     return (sum(map(len, responses)) + len(responses)) / digits  # one end token a response
 
 
+def card_problems() -> dict[str, list[Sample]]:
+    """Held-out problems of each kind, no prompt twice; of additions all that there are."""
+    kinds = ("subtraction", "product", "decimal", "word problem", "symbols")
+    return {"addition": heldout_additions(), **{kind: heldout_problems(kind, HELDOUT) for kind in kinds}}
+
+
 def measure_member(
     name: str, loaded: LoadedModel, base_readings: Sequence[ReadingMeasure], ratio: float
 ) -> dict[str, Any]:
     """Everything the card says of one model."""
-    kinds = ("addition", "subtraction", "product", "decimal", "word problem", "symbols")
-    problems = {kind: [arithmetic_sample(i, 0, "heldout", kind) for i in range(HELDOUT)] for kind in kinds}
-    problems["addition"] = heldout_additions()
+    problems = card_problems()
     readings = measure_readings(loaded)
     digits = measure_digits(loaded, [sample for samples in problems.values() for sample in samples])
     problems["addition, either way"] = heldout_additions(either_way=True)  # some of the additions once more

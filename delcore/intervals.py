@@ -147,9 +147,14 @@ def mean_of_changes(changes: Sequence[tuple[int, int, int]], *, draws: int = 10_
         chances = np.array([gained, lost, count - gained - lost]) / count
         counts = generator.multinomial(count, chances, size=draws)  # [draws, 3]
         drawn += (counts[:, 0] - counts[:, 1]) / (count * len(changes))
-    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     mean = statistics.fmean((gained - lost) / count for gained, lost, count in changes)
-    return Interval(mean, float(low), float(high), sum(count for *_, count in changes))
+    return Interval(mean, *_middle(drawn), sum(count for *_, count in changes))
+
+
+def _middle(drawn: NDArray[np.float64]) -> tuple[float, float]:
+    """Between which two values 95 % of the draws lie."""
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
 
 
 def _check_counts(count: int, *parts: int) -> None:
@@ -171,13 +176,21 @@ def bootstrap_ratio(system: Ratio, other: Ratio | None = None, *, draws: int = 1
         draws: resamples.
         seed: of the draws.
 
+    Returns:
+        The interval, whose `count` is that of items; a single item has no ends, for its draws are all alike.
+
     Raises:
-        InputError: no items, or arrays of different lengths.
+        InputError: no items, arrays of different lengths, or counts that sum to 0.
     """
     pairs = [system] if other is None else [system, other]
     n = len(system[0])
     if n == 0 or any(len(part) != n for pair in pairs for part in pair):
         raise InputError("A bootstrap needs at least one item, and as many of each array.")
+    if any(not np.sum(counts) > 0 for _, counts in pairs):
+        raise InputError("A ratio needs counts that sum to more than 0.")
+    estimate = float(_difference([(np.sum(sums), np.sum(counts)) for sums, counts in pairs]))
+    if n < 2:
+        return Interval(estimate, None, None, n)
     generator = np.random.default_rng(seed)
     values = np.empty(draws)
     for start in range(0, draws, 1000):  # a thousand at a time keeps the weights small
@@ -185,9 +198,7 @@ def bootstrap_ratio(system: Ratio, other: Ratio | None = None, *, draws: int = 1
         values[start : start + len(weights)] = _difference(
             [(weights @ sums, weights @ counts) for sums, counts in pairs]
         )
-    low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    estimate = _difference([(np.sum(sums), np.sum(counts)) for sums, counts in pairs])
-    return Interval(float(estimate), float(low), float(high), n)
+    return Interval(estimate, *_middle(values), n)
 
 
 def _difference(pairs: Sequence[tuple[Any, Any]]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from delcore.checkpoints import write_synced
+from delcore.checkpoints import write_whole
 from delcore.config import TrainConfig
 from delcore.data import Encoded, iterate_samples, tally_samples
 from delcore.errors import InputError
@@ -103,9 +103,7 @@ class MetricsLog:
         """Open one log to write on; returns the lines that stand from before."""
         path = self.config.out / name
         old = path.read_text(encoding="utf-8").splitlines()[: kept[name]] if kept.get(name) else []
-        beside = path.with_name(f".{name}")  # a process that is killed here leaves the log as it was
-        write_synced(beside, lambda file: file.writelines(f"{line}\n".encode() for line in old))
-        beside.replace(path)
+        write_whole(path, "".join(f"{line}\n" for line in old))
         self._files[name] = path.open("a", encoding="utf-8")
         return [json.loads(line) for line in old]
 

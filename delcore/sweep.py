@@ -9,13 +9,14 @@ see the same samples in the same order under one seed, so a difference between t
 import csv
 import dataclasses
 import functools
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from delcore.checkpoints import write_synced
+from delcore.checkpoints import write_json, write_whole
 from delcore.config import TrainConfig
 from delcore.errors import InputError, StoppedError
 from delcore.intervals import Interval, t_interval
@@ -62,9 +63,12 @@ def sweep(
         progress: called with one line of text from time to time.
 
     Raises:
-        InputError: settings that no run can have, or a finished run that had others.
+        InputError: no losses or seeds, settings that no run can have, or a finished run that had others.
         StoppedError: a signal ended a run, and with it the sweep.
     """
+    for name, some in {"losses": losses, "seeds": seeds}.items():
+        if not some:
+            raise InputError(f"`{name}` must not be empty.")
     finals: dict[str, dict[int, dict[str, float]]] = {loss: {} for loss in losses}
     configs = [run_config(base, loss, seed) for seed in seeds for loss in losses]
     for config in configs:
@@ -99,18 +103,28 @@ def finished(config: TrainConfig, load: Callable[[], LoadedModel]) -> dict[str, 
     Raises:
         InputError: it was done with other settings, weights or data.
     """
-    record = read_record(config.out)
+    record = finished_record(config, load)
     try:
         lines = (config.out / "heldout.jsonl").read_text(encoding="utf-8").splitlines()
         last: dict[str, float] = json.loads(lines[-1])
     except (OSError, ValueError, IndexError):
         return None
-    if record is None or not is_finished(record) or last["step"] != record["steps_done"]:
+    return last if record is not None and last["step"] == record["steps_done"] else None
+
+
+def finished_record(config: TrainConfig, load: Callable[[], LoadedModel]) -> dict[str, Any] | None:
+    """The record of a run that is done, or None.
+
+    Raises:
+        InputError: it was done with other settings, weights or data.
+    """
+    record = read_record(config.out)
+    if record is None or not is_finished(record):
         return None
     _, tokenizer, card = load()
     samples, heldout = load_data(config, tokenizer)
     check_same_run(settle(config, samples, card), identify(config, samples, heldout, card), record)
-    return last
+    return record
 
 
 def finish_run(
@@ -158,16 +172,13 @@ def tabulate(finals: Mapping[str, Mapping[int, Mapping[str, float]]]) -> list[Ro
 def write_tables(out: Path, rows: Sequence[Row]) -> None:
     """The rows as JSON, CSV and Markdown."""
     flat = [_flatten(row) for row in rows]
-    _write(out / "table.json", json.dumps([dataclasses.asdict(row) for row in rows], indent=1) + "\n")
-    _write(out / "table.md", format_rows(rows) + "\n")
-    with (out / "table.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(flat[0]) if flat else [])
-        writer.writeheader()
-        writer.writerows(flat)
-
-
-def _write(path: Path, text: str) -> None:
-    write_synced(path, lambda file: file.write(text.encode()))
+    write_json(out / "table.json", [dataclasses.asdict(row) for row in rows])
+    write_whole(out / "table.md", format_rows(rows) + "\n")
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(flat[0]) if flat else [])
+    writer.writeheader()
+    writer.writerows(flat)
+    write_whole(out / "table.csv", text.getvalue())
 
 
 def _flatten(row: Row) -> dict[str, Any]:

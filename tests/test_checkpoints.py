@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from delcore import InputError, checkpoints
-from delcore.checkpoints import MARKER, STATE, load_checkpoint, newest_checkpoint, save_checkpoint
+from delcore.checkpoints import (
+    MARKER,
+    STATE,
+    load_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+    write_json,
+    write_whole,
+)
 
 
 def state_of(step):
@@ -107,3 +115,19 @@ def test_disk_that_fills_up_during_the_save_keeps_the_older_checkpoints(two, mon
 def test_shared_storages_are_counted_once():
     weight = torch.zeros(10)
     assert checkpoints.tensor_bytes({"a": weight, "b": [weight, weight[:5]], "c": 3}) == 40
+
+
+def test_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path, monkeypatch):
+    file = tmp_path / "new folder" / "results.json"
+    write_json(file, {"α": 0.1})
+    assert file.read_text(encoding="utf-8") == '{\n "α": 0.1\n}\n'
+
+    def full(path, write):
+        path.write_text("{")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints, "write_synced", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(file, "other")
+    assert file.read_text(encoding="utf-8") == '{\n "α": 0.1\n}\n'
+    assert [path.name for path in file.parent.iterdir()] == ["results.json"]

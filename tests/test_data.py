@@ -13,7 +13,16 @@ from tokenizers.processors import ByteLevel, TemplateProcessing
 from transformers import AutoTokenizer
 
 from delcore import data
-from delcore.arithmetic import DESIGN_LAW, KINDS, LAWS, READINGS, Sample, arithmetic_sample, is_heldout
+from delcore.arithmetic import (
+    DESIGN_LAW,
+    KINDS,
+    LAWS,
+    READINGS,
+    Sample,
+    arithmetic_sample,
+    heldout_problems,
+    is_heldout,
+)
 from delcore.data import (
     Encoded,
     align,
@@ -538,6 +547,15 @@ def test_heldout_problems_never_occur_in_training():
     assert not training & heldout
     assert all(map(is_heldout, heldout))
     assert not any(map(is_heldout, training))
+
+
+def test_heldout_problems_are_different_and_as_many_as_there_are():
+    products = heldout_problems("product", 500)
+    pairs = [(a, b) for a in range(2, 20) for b in range(2, 20) if is_heldout(f"{a}*{b}")]
+    assert {sample.prompt for sample in products} == {f"{a} * {b} = " for a, b in pairs}
+    assert len(products) == len(pairs) == 30
+    drawn = [arithmetic_sample(i, 0, "heldout", "decimal") for i in range(100)]
+    assert heldout_problems("decimal", 50) == list({sample.prompt: sample for sample in drawn}.values())[:50]
 
 
 def test_one_problem_in_ten_is_held_out():

@@ -181,9 +181,24 @@ def test_model_that_repeats_the_law_has_no_gap():
 
 def test_calibrated_predictor_has_an_ece_near_zero_and_a_sharpened_one_has_not():
     fair, overconfident = measure_calibration(draw(3), draws=50), measure_calibration(draw(4, sharpen=0.3), draws=50)
-    assert fair.ece.mean < 0.012 < 0.1 < overconfident.ece.mean
+    assert fair.ece < 0.012 < 0.1 < overconfident.ece
     assert (overconfident.confidence > overconfident.accuracy)[overconfident.counts > 100].all()
-    assert fair.counts.sum() == 20_000 and fair.ece.count == 20_000
+    assert fair.counts.sum() == 20_000
+    assert overconfident.ece > 5 * overconfident.ece_by_chance
+
+
+def test_calibrated_predictor_has_the_ece_of_its_chance_level():
+    found = [measure_calibration(draw(seed, 300), draws=1) for seed in range(40)]
+    assert np.mean([one.ece for one in found]) == pytest.approx(np.mean([one.ece_by_chance for one in found]), rel=0.05)
+    assert found[0].ece_by_chance == measure_calibration(draw(0, 300), draws=1).ece_by_chance > 0.01
+
+
+def test_chance_level_is_worked_by_hand():
+    p = np.full((1, 10), 0.2 / 9)
+    p[:, 5] = 0.8
+    found = measure_calibration(made_up(p, [5]), draws=1)
+    assert found.ece_by_chance == pytest.approx(0.8 * 0.2 + 0.2 * 0.8, abs=0.1)  # off by 0.2 if right, by 0.8 if not
+    assert measure_calibration(made_up(one_hot([5]), [5]), draws=1).ece_by_chance == 0
 
 
 def test_calibration_is_worked_by_hand():
@@ -193,7 +208,7 @@ def test_calibration_is_worked_by_hand():
     assert found.counts.tolist() == [0, 0, 0, 4, 0]  # a border belongs to the bin below it
     assert (found.confidence[3], found.accuracy[3]) == (pytest.approx(0.8), 0.75)
     assert np.isnan(found.confidence[0])
-    assert found.ece.mean == pytest.approx(0.05)
+    assert found.ece == pytest.approx(0.05)
     right, wrong = 0.2**2 + 9 * (0.2 / 9) ** 2, 0.8**2 + (1 - 0.2 / 9) ** 2 + 8 * (0.2 / 9) ** 2
     assert found.brier.mean == pytest.approx((3 * right + wrong) / 4)
 
@@ -201,10 +216,10 @@ def test_calibration_is_worked_by_hand():
 def test_sure_and_right_scores_nothing_sure_and_wrong_the_most():
     right = measure_calibration(made_up(one_hot([1, 2]), [1, 2]), draws=20)
     wrong = measure_calibration(made_up(one_hot([1, 2]), [2, 1]), draws=20)
-    assert (right.ece.mean, right.brier.mean) == (0, 0)
-    assert (wrong.ece.mean, wrong.brier.mean) == (1, 2)
+    assert (right.ece, right.brier.mean) == (0, 0)
+    assert (wrong.ece, wrong.brier.mean) == (1, 2)
     alone = measure_calibration(made_up(one_hot([1, 2]), [2, 1], sample=[0, 0]), draws=20)
-    assert alone.ece.low is None and alone.brier.low is None
+    assert alone.brier.low is None
 
 
 # ---------------------------------------------------------------- from a model

@@ -4,12 +4,22 @@ import math
 
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 
 from delcore import InputError, evaluate
-from delcore.arithmetic import Sample
+from delcore.analysis import read_states
+from delcore.arithmetic import READINGS, Sample
 from delcore.data import encode_sample
 from delcore.digits import DigitVocab
-from delcore.evaluate import DIGIT_MEASURES, average_digits, measure_digits, measure_digits_by_sample
+from delcore.evaluate import (
+    DIGIT_MEASURES,
+    average_digits,
+    measure_digits,
+    measure_digits_by_sample,
+    measure_exact_match,
+    measure_readings,
+)
+from delcore.models import byte_tokenizer
 from delcore.readout import read_digits, write_greedily
 from tests.models_for_tests import tiny_loaded
 
@@ -69,9 +79,30 @@ def test_digit_means_are_over_digits_not_samples():
         assert getattr(means, name) == pytest.approx(float(sums[:, column].sum()) / 9)
 
 
-def test_means_of_samples_without_digits_are_zero_of_zero():
-    means = average_digits(torch.zeros(3, 6))
-    assert (means.count, means.nll_nats) == (0, 0.0)
+def test_nothing_to_measure_is_refused_and_not_perfect():
+    with pytest.raises(InputError, match="no digit"):
+        average_digits(torch.zeros(3, 6))
+    with pytest.raises(InputError, match="`samples` must not be empty"):
+        measure_exact_match(tiny_loaded(), [])
+
+
+def with_end_too(tokenizer):
+    """It puts the begin token before every text and the end token behind it."""
+    ends = {tokenizer.bos_token: tokenizer.bos_token_id, tokenizer.eos_token: tokenizer.eos_token_id}
+    begin, end = ends
+    tokenizer._tokenizer.post_processor = TemplateProcessing(
+        single=f"{begin} $A {end}", special_tokens=list(ends.items())
+    )
+    return tokenizer
+
+
+def test_end_token_that_a_tokenizer_puts_behind_a_prompt_is_not_read():
+    plain, ending = tiny_loaded(), tiny_loaded(with_end_too(byte_tokenizer()))
+    assert ending.tokenizer("7")["input_ids"][-1] == ending.tokenizer.eos_token_id
+    readings = (READINGS[1], READINGS[6])
+    assert measure_readings(ending, readings) == measure_readings(plain, readings)
+    for ours, theirs in zip(read_states(ending, "number"), read_states(plain, "number"), strict=True):
+        assert (ours.vectors == theirs.vectors).all()
 
 
 def test_readout_of_ten_equal_digits_is_ln_ten_and_their_share():

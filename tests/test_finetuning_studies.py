@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,13 +11,23 @@ import pytest
 from delcore import LOSSES, equilibrium
 from delcore.analysis import equilibrium_gaps
 from delcore.analysis.records import entropy_nats
-from delcore.arithmetic import LAWS, READINGS
+from delcore.arithmetic import LAWS, READINGS, Sample, is_heldout
+from delcore.checkpoints import write_json
 from delcore.evaluate import ReadingMeasure
 from delcore.models import load_model
 from delcore.studies import finetuning, variants
 from delcore.studies.__main__ import main
 from delcore.studies.embeddings import measure_order
-from delcore.studies.finetuning import ABLATIONS, ALPHAS, MATCHED, STUDIES, alpha_variants, loss_variants, measure_pulls
+from delcore.studies.finetuning import (
+    ABLATIONS,
+    ALPHAS,
+    MATCHED,
+    STUDIES,
+    alpha_variants,
+    goal_of,
+    loss_variants,
+    measure_pulls,
+)
 from delcore.studies.variants import (
     PROBLEMS,
     Budget,
@@ -66,10 +77,23 @@ def test_differences_are_paired_by_seed():
     assert all(row.difference is None and row.value.low is None for row in alone)
 
 
+def problem_of(sample):
+    """What `is_heldout` is asked: "12+35" of a sum or story, all of the prompt of symbols."""
+    if sample.kind in ("date", "identifier"):
+        return sample.prompt
+    a, b = (number.replace(".", "") for number in re.findall(r"[0-9.]*[0-9]", sample.prompt))
+    signs = {"+": "+", "*": "*", "finds": "+", "-": "-", "gives": "-"}
+    sign = next(sign for word, sign in signs.items() if f" {word} " in sample.prompt)
+    return f"{int(a)}{sign}{int(b)}"
+
+
 def test_problems_are_held_out_and_of_their_group():
     for group, kinds in PROBLEMS.items():
         samples = draw_problems(group, 3)
         assert len(samples) == 3 * len(kinds)
+        assert all(map(is_heldout, map(problem_of, samples)))
+    integers = draw_problems("integers", 100)
+    assert len({sample.prompt for sample in integers}) == len(integers) == 3 * 100 + 30  # there are 30 products
     assert {sample.kind for sample in draw_problems("decimals", 3)} == {"decimal"}
     assert {sample.kind for sample in draw_problems("symbols", 9)} == {"date", "identifier"}
 
@@ -119,6 +143,24 @@ def test_equilibrium_gaps_are_means_over_the_readings_digits():
     assert equilibrium_gaps("del", alpha=0.2, distance="l1") is None
 
 
+def test_goal_of_permuted_distances_is_the_mean_over_the_seeds(monkeypatch):
+    asked = []
+
+    def gaps(name, *, distance, **_):
+        asked.append(distance)
+        return {"readings": {"permuted:2": 0.1, "permuted:3": 0.4, "numeric": 0.2}[distance]}
+
+    monkeypatch.setattr(finetuning, "equilibrium_gaps", gaps)
+    permuted = Variant("dist2-permuted", "dist2", options={"distance": "permuted:{seed}"})
+    assert goal_of(permuted, 1.5, (2, 3)) == {"readings": pytest.approx(0.25)}
+    assert goal_of(Variant("dist2", "dist2", options={"distance": "numeric"}), 1.5, (2, 3)) == {"readings": 0.2}
+    assert asked == ["permuted:2", "permuted:3", "numeric"]  # one loss whatever the seed is solved once
+
+
+def test_goal_of_a_loss_with_the_dot_is_not_known():
+    assert goal_of(Variant("del-dot", "del", options={"dot": True}), 1.5, (2,)) is None
+
+
 # ---------------------------------------------------------------- small runs
 
 
@@ -142,6 +184,7 @@ def test_study_writes_results_and_runs_and_passes_over_what_is_done(tmp_path, qu
     results = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert results["command"].startswith("python -m delcore.studies losses --work runs/studies --out notebooks/studies")
     assert results["command"].endswith(" --steps 1 --seeds 1 --batch-size 2 --heldout 1")
+    assert results["problems"] == {"integers": 4, "decimals": 1, "symbols": 1}
     assert results["settings"]["seeds"] == [2] and results["runs"] == 2 and results["seconds"]["train"] > 0
     assert str(tmp_path) not in (out / "results.json").read_text()
     assert {row["variant"] for row in results["rows"]} == {"mle", "del-place-none"}
@@ -155,13 +198,19 @@ def test_study_writes_results_and_runs_and_passes_over_what_is_done(tmp_path, qu
 
 def test_measurement_of_other_settings_is_not_taken(tmp_path, monkeypatch):
     budget = Budget(tmp_path, 1, (2,), 1, 2)
-    variants.write_json(tmp_path / "measured" / "mle-2.json", {"key": {"loss": "mle", "steps": 300}})
+    write_json(tmp_path / "measured" / "mle-2.json", {"key": {"loss": "mle", "steps": 300}})
     monkeypatch.setattr(variants, "finish_run", lambda *_: {"tokens": 3.0, "digits": 2.0})
     monkeypatch.setattr(variants, "load_model", lambda _: tiny_loaded())
     found = run_variant(Variant("mle", "mle"), 2, budget)
     assert found["key"]["steps"] == 1 and len(found["readings"]) == sum(len(r.laws) for r in READINGS)
     monkeypatch.setattr(variants, "finish_run", lambda *_: pytest.fail("trained again"))
     assert run_variant(Variant("mle", "mle"), 2, budget)["seconds"] == pytest.approx(found["seconds"], rel=1e-5)
+    monkeypatch.setattr(variants, "load_model", lambda _: tiny_loaded(seed=1))  # another base
+    monkeypatch.setattr(variants, "finish_run", lambda *_: {"tokens": 4.0, "digits": 2.0})
+    assert run_variant(Variant("mle", "mle"), 2, budget)["heldout"]["tokens"] == 4.0
+    monkeypatch.setattr(variants, "draw_problems", lambda group, count: [Sample("1 + 1 = ", "2")])  # other problems
+    monkeypatch.setattr(variants, "finish_run", lambda *_: {"tokens": 5.0, "digits": 2.0})
+    assert run_variant(Variant("mle", "mle"), 2, budget)["heldout"]["tokens"] == 5.0
 
 
 def test_bad_budget_is_one_line(tmp_path, quick, capsys):

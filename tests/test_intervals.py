@@ -76,6 +76,20 @@ def test_bootstrap_of_nothing_or_of_unlike_arrays_is_refused(other):
         bootstrap_ratio((sums, sums), None if other is None else (other, other))
 
 
+def test_bootstrap_of_one_item_has_no_ends():
+    one = np.array([3.0])
+    assert bootstrap_ratio((one, one * 2)) == Interval(0.5, None, None, 1)
+    found = bootstrap_ratio((one, one), (one * 2, one))
+    assert found == Interval(-1.0, None, None, 1) and not found.excludes_zero
+
+
+def test_ratio_to_nothing_is_refused():
+    with pytest.raises(InputError, match="more than 0"):
+        bootstrap_ratio((np.ones(3), np.zeros(3)))
+    with pytest.raises(InputError, match="more than 0"):
+        bootstrap_ratio((np.ones(3), np.ones(3)), (np.ones(3), np.zeros(3)))
+
+
 # ---------------------------------------------------------------- shares
 
 

@@ -9,6 +9,7 @@ import torch
 from delcore import equilibrium
 from delcore.analysis import (
     match_alphas,
+    measure_loss_at,
     measure_place_weights,
     measure_strength,
     scan_equilibria,
@@ -59,8 +60,13 @@ def test_kl_with_zeros_is_a_number_or_infinite_and_its_gradient_finite(target, l
 
 
 def test_dist2_is_the_divergence_of_its_target():
-    target = torch.softmax(-((torch.arange(10.0) - 3) ** 2), 0)
-    assert kl_nats(target, torch.full((10,), -math.log(10))).item() == pytest.approx(1.231139, abs=1e-5)
+    first = torch.tensor([6.96193e-05, 0.0103324, 0.207532, 0.564131, 0.207532, 0.0103324])
+    target = torch.zeros(10)
+    target[:6], target[6] = first, 6.96193e-05
+    assert measure_loss_at("dist2", (0.1,) * 10, 3, alpha=1.0).digit_term == pytest.approx(1.231139, abs=1e-6)
+    here = torch.tensor(DESIGN_LAW)
+    found = measure_loss_at("dist2", DESIGN_LAW, 3, alpha=1.0).digit_term
+    assert found == pytest.approx(float(kl_nats(target, here.log())), abs=1e-4)
 
 
 def test_equilibrium_of_a_law_with_zeros_has_a_number_and_never_nan():
@@ -71,19 +77,8 @@ def test_equilibrium_of_a_law_with_zeros_has_a_number_and_never_nan():
     assert not math.isnan(one.kl_nats)
 
 
-def test_dist2_target_and_its_divergence_to_uniform():
-    target = torch.softmax(-((torch.arange(10.0) - 3) ** 2), 0)
-    first = [6.96193e-05, 0.0103324, 0.207532, 0.564131, 0.207532, 0.0103324]
-    assert target[:6].tolist() == pytest.approx(first, rel=1e-4)
-    from delcore.analysis import measure_loss_at
-
-    assert measure_loss_at("dist2", (0.1,) * 10, 3, alpha=1.0).digit_term == pytest.approx(1.231139, abs=1e-6)
-
-
 @pytest.mark.parametrize("name", LOSSES)
 def test_one_hot_predictions_and_laws_give_finite_numbers(name):
-    from delcore.analysis import measure_loss_at
-
     one_hot = tuple(float(k == 1) for k in range(10))
     for true in (1, 0, one_hot):
         found = measure_loss_at(name, one_hot, true)
@@ -187,6 +182,7 @@ def test_mixce_is_one_if_cross_entropy_may_weigh_less(fits):
     """Its gradient is η·CE + (1 − η)·Σ_{k≠c} p̂_k where digits have all the mass."""
     row = fits.losses.index("mixce")
     assert fits.free_residual[row, 0] < EXACT and fits.token_weights[row, 0] == pytest.approx(0.5)
+    assert np.isnan(fits.token_weights[:, 1]).all() and np.isfinite(fits.token_weights[:, [0, 2]]).all()
     assert min(fits.free_residual[fits.losses.index(name)].min() for name in ("emo", "ntl_mse")) > 0.02
 
 
@@ -209,6 +205,17 @@ def test_strength_is_the_norm_of_the_digit_terms_gradient():
     p, distance = a.softmax(-1), (torch.arange(10) - 2).abs()
     gradient = 0.3 * p * (distance - (p * distance).sum())
     assert found["ntl_was"].norm == pytest.approx(float(gradient.norm()), rel=1e-5)
+
+
+def test_strength_of_the_released_loss_does_not_depend_on_how_many_digits_there_are():
+    loaded = tiny_loaded()
+    one = measure_strength(loaded, [Sample("1 + 1 = ", "2")], ["del_released", "del"])
+    many = measure_strength(loaded, [Sample("1 + 1 = ", "2")] * 5, ["del_released", "del"])
+    assert many["del_released"].digits == 5
+    assert many["del_released"].norm == pytest.approx(one["del_released"].norm)
+    for text in ("23", "0.25", "12.5"):  # a mean over ten classes is a tenth of the sum
+        strengths = measure_strength(loaded, [Sample("1 + 1 = ", text)], ["del_released", "del"])
+        assert match_alphas(strengths, "del")["del_released"] == pytest.approx(1.0)
 
 
 def test_matched_losses_pull_alike():

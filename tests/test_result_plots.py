@@ -76,21 +76,30 @@ def layers():
 
 
 P = draw(0, 60)
-FIGURES = {
-    "measured": plot_measured({name: measure_digits_by(P, "entropy_nats", "digit", draws=20) for name in NAMES}),
-    "gap": plot_measured({"del": measure_gap_by(P, P, "digit", draws=20)}),
-    "intervals": plot_intervals({n: Interval(0.1, None, None, 1) for n in NAMES}, title=HOSTILE, x_title="gap (nats)"),
-    "calibration": plot_calibration({name: measure_calibration(P, draws=20) for name in NAMES}),
-    "confusion": plot_confusion(measure_confusion(P)),
-    "equilibria": plot_equilibria(scan()),
-    "laws": plot_equilibria(scan(), "laws"),
-    "places": plot_place_weights(measure_place_weights()),
-    "criteria": plot_criteria(fits()),
-    "similarity": plot_similarity(measure_similarity(embeddings(), permutations=9)),
-    "pca": plot_pca(project_pca(embeddings())),
-    "tsne": plot_tsne(project_tsne(embeddings(), perplexities=[2, 3], seeds=[0, 1])),
-    "layers": plot_layers({"number": layers(), "symbol": layers(), HOSTILE: layers()}),
+BUILD = {
+    "measured": lambda: plot_measured(
+        {name: measure_digits_by(P, "entropy_nats", "digit", draws=20) for name in NAMES}
+    ),
+    "gap": lambda: plot_measured({"del": measure_gap_by(P, P, "digit", draws=20)}),
+    "intervals": lambda: plot_intervals(
+        dict.fromkeys(NAMES, Interval(0.1, None, None, 1)), title=HOSTILE, x_title="gap (nats)"
+    ),
+    "calibration": lambda: plot_calibration({name: measure_calibration(P, draws=20) for name in NAMES}),
+    "confusion": lambda: plot_confusion(measure_confusion(P)),
+    "equilibria": lambda: plot_equilibria(scan()),
+    "laws": lambda: plot_equilibria(scan(), "laws"),
+    "places": lambda: plot_place_weights(measure_place_weights()),
+    "criteria": lambda: plot_criteria(fits()),
+    "similarity": lambda: plot_similarity(measure_similarity(embeddings(), permutations=9)),
+    "pca": lambda: plot_pca(project_pca(embeddings())),
+    "tsne": lambda: plot_tsne(project_tsne(embeddings(), perplexities=[2, 3], seeds=[0, 1])),
+    "layers": lambda: plot_layers({"number": layers(), "symbol": layers(), HOSTILE: layers()}),
 }
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return {name: build() for name, build in BUILD.items()}
 
 
 def texts(part):
@@ -102,9 +111,9 @@ def texts(part):
     return [part] if isinstance(part, str) else []
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_figure_is_valid_titled_and_transparent(name):
-    figure = FIGURES[name]
+@pytest.mark.parametrize("name", BUILD)
+def test_figure_is_valid_titled_and_transparent(name, figures):
+    figure = figures[name]
     assert len(go.Figure(figure.to_dict()).data) == len(figure.data)
     for axis in (figure.layout.xaxis, figure.layout.yaxis):
         assert axis.title.text or name in ("tsne", "intervals")
@@ -112,15 +121,15 @@ def test_figure_is_valid_titled_and_transparent(name):
     assert figure.layout.title.text and figure.layout.font.color is None
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_text_is_never_markup(name):
-    for text in texts(FIGURES[name].to_dict()):
+@pytest.mark.parametrize("name", BUILD)
+def test_text_is_never_markup(name, figures):
+    for text in texts(figures[name].to_dict()):
         assert "<a" not in text and "<b>7" not in text and "$" not in text and "&amp;" not in text, text
 
 
-@pytest.mark.parametrize("name", sorted(set(FIGURES) - {"gap", "equilibria", "laws", "places", "criteria"}))
-def test_measured_figures_say_how_many_observations_are_behind_them(name):
-    figure = FIGURES[name]
+@pytest.mark.parametrize("name", sorted(set(BUILD) - {"gap", "equilibria", "laws", "places", "criteria"}))
+def test_measured_figures_say_how_many_observations_are_behind_them(name, figures):
+    figure = figures[name]
     assert any("n = " in (axis.title.text or "") for axis in [*figure.select_xaxes(), *figure.select_yaxes()])
 
 
@@ -136,6 +145,12 @@ def test_lines_show_the_results_numbers_with_colour_dash_and_marker():
     assert figure.layout.shapes[0].y0 == 2.3
 
 
+def test_only_differences_have_a_line_at_zero():
+    gap = plot_measured({"del": measure_gap_by(P, P, "digit", draws=20)})
+    assert gap.layout.shapes[0].y0 == 0
+    assert not plot_measured({"del": measure_digits_by(P, "mass", "digit", draws=20)}).layout.shapes
+
+
 def test_interval_without_ends_has_no_bar_and_zero_is_marked():
     figure = plot_intervals(
         {"mle": Interval(0.1, None, None, 1), "del": Interval(0.2, 0.1, 0.4, 5)}, title="t", x_title="gap (nats)"
@@ -146,32 +161,33 @@ def test_interval_without_ends_has_no_bar_and_zero_is_marked():
     assert figure.layout.yaxis.categoryarray == ("DEL", "MLE")
 
 
-def test_caveats_stand_beneath_the_title():
-    subtitle = FIGURES["tsne"].layout.title.subtitle.text.replace("<br>", " ")
+def test_caveats_stand_beneath_the_title(figures):
+    subtitle = figures["tsne"].layout.title.subtitle.text.replace("<br>", " ")
     assert all(caveat in subtitle for caveat in TSNE_CAVEATS)
-    assert SCAN_CAVEATS[0] in FIGURES["equilibria"].layout.title.subtitle.text.replace("<br>", " ")
-    assert "ECE" in FIGURES["calibration"].layout.title.subtitle.text
-    assert "p = " in FIGURES["similarity"].layout.title.subtitle.text
+    assert SCAN_CAVEATS[0] in figures["equilibria"].layout.title.subtitle.text.replace("<br>", " ")
+    assert "ECE" in figures["calibration"].layout.title.subtitle.text
+    assert "by chance" in figures["calibration"].layout.title.subtitle.text
+    assert "p = " in figures["similarity"].layout.title.subtitle.text
 
 
-def test_tsne_has_a_panel_per_perplexity_and_seed_and_names_them():
-    figure = FIGURES["tsne"]
+def test_tsne_has_a_panel_per_perplexity_and_seed_and_names_them(figures):
+    figure = figures["tsne"]
     assert len(figure.data) == 4 and all(list(trace.text) == list("0123456789") for trace in figure.data)
     heads = [annotation.text for annotation in figure.layout.annotations]
     for perplexity, seed in itertools.product((2, 3), (0, 1)):
         assert any(head.startswith(f"perplexity {perplexity}, seed {seed};") for head in heads)
 
 
-def test_equilibria_that_are_not_attained_are_hollow():
-    figure = FIGURES["equilibria"]
+def test_equilibria_that_are_not_attained_are_hollow(figures):
+    figure = figures["equilibria"]
     assert list(figure.data[1].marker.symbol) == ["star", "star", "star-open"]
     assert figure.layout.xaxis.type == "log" and figure.data[0].y == (-1, 0, 1)
     with pytest.raises(InputError, match="`along`"):
         plot_equilibria(scan(), "weeks")
 
 
-def test_place_weights_leave_the_point_out_and_tell_the_jump():
-    figure = FIGURES["places"]
+def test_place_weights_leave_the_point_out_and_tell_the_jump(figures):
+    figure = figures["places"]
     assert [trace.name for trace in figure.data] == ["decimal", "integer", "none", "released"]
     assert np.isnan(figure.data[0].y[3]) and "integer +2 (×3)" in figure.layout.title.subtitle.text
     assert plot_place_weights(measure_place_weights("12")).layout.title.subtitle.text == ""
@@ -195,6 +211,10 @@ def test_layers_are_filled_where_p_is_small():
 def test_results_that_do_not_belong_together_are_refused():
     entropy, mass = (measure_digits_by(P, measure, "all", draws=20) for measure in ("entropy_nats", "mass"))
     for results in ({"mle": entropy, "del": mass}, {"mle": entropy, "del": measure_confusion(P)}, {}):
+        with pytest.raises(InputError, match="`results`"):
+            plot_measured(results)
+    gap, other = (measure_gap_by(P, P, "all", measure=measure, draws=20) for measure in ("entropy_nats", "mass"))
+    for results in ({"mle": entropy, "del": gap}, {"mle": gap, "del": entropy}, {"mle": gap, "del": other}):
         with pytest.raises(InputError, match="`results`"):
             plot_measured(results)
     with pytest.raises(InputError, match="two axes"):

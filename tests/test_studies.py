@@ -1,13 +1,72 @@
 """What the studies compute from their measurements; the runs themselves take hours and are not repeated here."""
 
+import argparse
+import dataclasses
 import json
+import signal
 
 import numpy as np
 import pytest
 
-from delcore.evaluate import DIGIT_MEASURES
+from delcore import InputError, TrainConfig, load_model
+from delcore.arithmetic import Sample
+from delcore.errors import StoppedError
+from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.models import ADAPTER_RECORD, read_record
-from delcore.studies.smollm2 import compare_answers, compare_digits, keep_adapter
+from delcore.studies import smollm2
+from delcore.studies.smollm2 import command_of, compare_answers, compare_digits, digit_sums, keep_adapter, train_member
+from delcore.train import Run
+from tests.models_for_tests import tiny_loaded
+
+
+def test_stopped_run_stops_the_study(tmp_path, monkeypatch):
+    config = TrainConfig(loss="mle", out=tmp_path, steps=2)
+    monkeypatch.setattr(smollm2, "finetune", lambda *_, **__: Run(tmp_path, [], config, 1, stopped_by=signal.SIGTERM))
+    with pytest.raises(StoppedError) as stopped:
+        train_member(config, lambda: load_model("embedded"))
+    assert stopped.value.args == (signal.SIGTERM,)
+
+
+def test_finished_run_is_taken_only_with_the_same_settings(tmp_path, monkeypatch):
+    config = TrainConfig(loss="mle", out=tmp_path / "mle", steps=1, batch_size=2, device="cpu", resume=True)
+    train_member(config, lambda: load_model("embedded"))
+    monkeypatch.setattr(smollm2, "finetune", lambda *_, **__: pytest.fail("a finished run was run again"))
+    train_member(config, lambda: load_model("embedded"))
+    with pytest.raises(InputError, match="another configuration: `learning_rate`"):
+        train_member(dataclasses.replace(config, learning_rate=1e-2), lambda: load_model("embedded"))
+
+
+def test_digit_sums_are_kept_for_the_same_weights_and_samples_only(tmp_path, monkeypatch):
+    file, samples = tmp_path / "measured" / "base.json", [Sample("1 + 1 = ", "2"), Sample("pi is ", "3.1")]
+    monkeypatch.setattr(smollm2, "load_model", lambda _: tiny_loaded(seed=0))
+    first = digit_sums(file, "base", samples)
+    monkeypatch.setattr(smollm2, "measure_digits_by_sample", lambda *_: pytest.fail("measured again"))
+    assert (digit_sums(file, "base", samples) == first).all()
+    monkeypatch.setattr(smollm2, "measure_digits_by_sample", measure_digits_by_sample)
+    assert len(digit_sums(file, "base", samples[:1])) == 1
+    monkeypatch.setattr(smollm2, "load_model", lambda _: tiny_loaded(seed=1))
+    other = digit_sums(file, "base", samples)
+    assert (other == measure_digits_by_sample(tiny_loaded(seed=1), samples).numpy()).all() and (other != first).any()
+
+
+def test_recorded_command_is_complete_and_names_no_folders_of_the_machine():
+    parser = argparse.ArgumentParser()
+    smollm2.add_arguments(parser)
+    flags = {"model": "/home/me/base.gguf", "data-dir": "/home/me/data", "work": "/tmp/w", "out": "/tmp/o"}
+    arguments = parser.parse_args([part for name, value in flags.items() for part in (f"--{name}", value)])
+    command = command_of(arguments)
+    assert command.startswith("python -m delcore.studies smollm2 ") and "/" not in command
+    again = parser.parse_args(command.split()[4:])
+    assert (again.model, str(again.data_dir), str(again.work), str(again.out)) == ("base.gguf", "data", "w", "o")
+    arguments.model = smollm2.SMOLLM2
+    assert f"--model {smollm2.SMOLLM2} " in command_of(arguments)
+
+
+def test_error_too_large_for_a_float_is_written_as_json():
+    record = record_of(0, "1" + "0" * 400, "7")
+    distances = compare_answers({"mle": [record]})["mle"]["distances"]
+    assert distances["mean_absolute"] == "1.00000e+400"
+    json.loads(json.dumps(distances, allow_nan=False))
 
 
 def test_digit_measures_are_ratios_with_paired_differences():

@@ -1,12 +1,13 @@
 """A sweep runs what is missing, resumes what was stopped, and compares in pairs."""
 
+import dataclasses
 import json
 
 import pytest
 
 from delcore import InputError, TrainConfig
 from delcore import sweep as sweep_module
-from delcore.sweep import format_rows, parse_losses, sweep, tabulate
+from delcore.sweep import format_rows, parse_losses, sweep, tabulate, write_tables
 
 
 def base(out, **changes):
@@ -46,6 +47,22 @@ def test_sweep_runs_tabulates_and_passes_over_what_is_done(tmp_path, monkeypatch
     assert sweep(base(tmp_path), ["mle", "del"], [0, 1]) == rows
 
 
+def test_tables_are_whole_or_as_they_were(tmp_path, monkeypatch):
+    rows = tabulate({"mle": {0: final(1.0)}})
+    write_tables(tmp_path, rows)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert len(before["table.csv"].splitlines()) == 1 + len(rows)
+
+    def killed(path, write):
+        path.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("delcore.checkpoints.write_synced", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_tables(tmp_path, tabulate({"del": {0: final(2.0)}}))
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
 def test_sweep_with_other_settings_does_not_take_the_old_runs(tmp_path):
     sweep(base(tmp_path), ["mle"], [0])
     with pytest.raises(InputError, match="another configuration: `learning_rate`"):
@@ -53,10 +70,16 @@ def test_sweep_with_other_settings_does_not_take_the_old_runs(tmp_path):
 
 
 def test_alpha_goes_only_to_losses_that_have_one(tmp_path):
-    configs = {name: sweep_module.run_config(base(tmp_path, alpha=None), name, 0) for name in ("mle", "del")}
-    assert configs["mle"].alpha is None
-    with_alpha = sweep_module.run_config(base(tmp_path).__class__(loss="del", out=tmp_path, alpha=0.4), "del", 0)
-    assert with_alpha.alpha == 0.4
+    given = dataclasses.replace(base(tmp_path), loss="del", alpha=0.4)
+    alphas = {name: sweep_module.run_config(given, name, 0).alpha for name in ("mle", "mixce", "emo", "del", "ntl_was")}
+    assert alphas == {"mle": None, "mixce": None, "emo": None, "del": 0.4, "ntl_was": 0.4}
+
+
+def test_sweep_of_nothing_is_refused(tmp_path):
+    with pytest.raises(InputError, match="`losses` must not be empty"):
+        sweep(base(tmp_path), [], [0])
+    with pytest.raises(InputError, match="`seeds` must not be empty"):
+        sweep(base(tmp_path), ["mle"], [])
 
 
 def test_all_losses_are_the_seven_published_ones():

@@ -70,6 +70,7 @@ def fit_criteria(
         for j, basis in enumerate(bases):
             distances[i, j], residual[i, j] = _fit(extra, basis)
             weights[i, j], free[i, j] = _fit_free(extra, basis, logits)
+    weights[:, list(CRITERIA).index("−log p̂")] = np.nan  # cross-entropy is one of its own distances
     gauge = [0 if name == "p̂" else None for name in CRITERIA]
     distances[:, gauge.index(0)] -= np.diagonal(distances[:, gauge.index(0)], axis1=-2, axis2=-1)[..., None]
     return CriterionFits(

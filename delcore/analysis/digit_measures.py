@@ -1,5 +1,6 @@
 """Means over digits, by place, true digit or kind of span, with bootstrap intervals; and the 10×10 confusion."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -178,8 +179,7 @@ def bootstrap_groups(
 
     other = None if reference is None else ratio(reference)
     found = bootstrap_ratio(ratio(values), other, draws=draws, seed=seed)
-    alone = len(counts) < 2
-    return Interval(found.mean, None if alone else found.low, None if alone else found.high, int(member.sum()))
+    return dataclasses.replace(found, count=int(member.sum()))
 
 
 def measured_intervals(

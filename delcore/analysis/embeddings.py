@@ -16,6 +16,7 @@ from delcore.arithmetic import KINDS, Sample, arithmetic_sample
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.models import LoadedModel
+from delcore.readout import prompt_ids
 
 CONTEXTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -101,7 +102,7 @@ def read_states(
     digits = DigitVocab.from_tokenizer(tokenizer).ids
     sums: NDArray[np.float64] | float = 0.0
     for text in texts:
-        ids = tokenizer(text, verbose=False)["input_ids"]
+        ids = prompt_ids(tokenizer, text)
         rows = torch.tensor([[*ids, digit] for digit in digits], device=model.device)
         states = model(input_ids=rows, output_hidden_states=True, use_cache=False).hidden_states
         sums = sums + torch.stack([layer[:, -1] for layer in states]).double().cpu().numpy()  # [layer, 10, width]

@@ -1,5 +1,6 @@
 """Over-sharp or over-flat: digit entropy against a stated reference, which is a known law or another model."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,9 +80,7 @@ def measure_law_gap(
     gaps = [r.entropy_nats - r.law_entropy_nats for r in chosen]
     sums, counts = (np.bincount(instrument, column).astype(np.float64) for column in (gaps, np.ones(len(gaps))))
     found = bootstrap_ratio((sums, counts), draws=draws, seed=seed)
-    alone = len(counts) < 2
-    interval = Interval(found.mean, None if alone else found.low, None if alone else found.high, len(chosen))
-    return EntropyGap("the known law", group, interval, provenance)
+    return EntropyGap("the known law", group, dataclasses.replace(found, count=len(chosen)), provenance)
 
 
 def measure_gap_by(
@@ -118,4 +117,5 @@ def measure_gap_by(
         bootstrap_groups(predictions, ours, member, theirs, draws=draws, seed=seed) for member in groups.values()
     ]
     name = f"{found.title} less that of {reference.provenance.model or 'the reference'}"
-    return measured_intervals(name, found.unit, by, groups, intervals, predictions)
+    measured = measured_intervals(name, found.unit, by, groups, intervals, predictions)
+    return dataclasses.replace(measured, is_difference=True)

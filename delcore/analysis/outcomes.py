@@ -9,7 +9,7 @@ from delcore.analysis.results import Axis, Measured, Provenance
 from delcore.intervals import Interval
 
 CALIBRATION_CAVEATS = (
-    "ECE is above 0 by chance alone, more so with few digits in a bin.",
+    "ECE is above 0 by chance alone, more so with few digits in a bin: compare it with its chance level.",
     "Conditional on the token being a digit: digit mass is another question.",
 )
 
@@ -35,6 +35,7 @@ class Calibration:
         accuracy: share of them that are right, [bins].
         counts: digits, [bins].
         ece: expected calibration error, Σ (n/N)·|accuracy − confidence|, from 0 to 1.
+        ece_by_chance: its mean where the digits are drawn from p̂, as they would be of a calibrated model.
         brier: mean of Σ_k (p̂_k − [k = c])², from 0 to 2.
         provenance: model and data.
         caveats: what a reader must know.
@@ -44,7 +45,8 @@ class Calibration:
     confidence: NDArray[np.float64]
     accuracy: NDArray[np.float64]
     counts: NDArray[np.int64]
-    ece: Interval
+    ece: float
+    ece_by_chance: float
     brier: Interval
     provenance: Provenance
     caveats: tuple[str, ...] = CALIBRATION_CAVEATS
@@ -61,7 +63,8 @@ class CriterionFits:
         free_residual: the same if cross-entropy may have any weight, not just 1, [loss, criterion].
         distances: the fitted w with weight 1 on cross-entropy, [loss, criterion, c, k]; for the criterion p̂, which does
             not see a constant, such that w(c, c) = 0.
-        token_weights: the fitted weight of cross-entropy where it is free, [loss, criterion].
+        token_weights: the fitted weight of cross-entropy where it is free, [loss, criterion]; NaN for −log p̂, of which
+            cross-entropy itself is a sum, so that no fit can tell its weight from the distance's diagonal.
         provenance: seed and versions.
     """
 
@@ -116,7 +119,8 @@ class EquilibriumScan:
         axes = tuple(Axis(name, "", values) for name, values in zip(names, grid, strict=True))
         gaps = self.entropy_nats - self.law_entropy_nats[:, None, None]
         name = "entropy at the equilibrium − the law's"
-        return Measured(name, "nats", axes, gaps, np.ones(gaps.shape, int), self.provenance, caveats=self.caveats)
+        counts = np.ones(gaps.shape, int)
+        return Measured(name, "nats", axes, gaps, counts, self.provenance, caveats=self.caveats, is_difference=True)
 
 
 @dataclass(frozen=True, eq=False)

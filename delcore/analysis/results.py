@@ -70,6 +70,7 @@ class Measured:
         high: upper end.
         provenance: where it comes from.
         caveats: what a reader must know beside the numbers.
+        is_difference: the numbers are differences, so that 0 means "alike".
     """
 
     name: str
@@ -81,6 +82,7 @@ class Measured:
     low: NDArray[np.float64] | None = None
     high: NDArray[np.float64] | None = None
     caveats: tuple[str, ...] = ()
+    is_difference: bool = False
 
     def __post_init__(self) -> None:
         """Axes and arrays must agree; arrays are frozen like the rest."""

@@ -105,7 +105,6 @@ def _pull(
     """Gradient on the ten digit logits at every position, not yet divided by the counts, [batch, seq, 10]."""
     logits = logits.detach().requires_grad_()
     embedding = model.get_output_embeddings().weight.detach().double() if name == "emo" else None
-    counts: dict[str, Any] = {"step_tokens": 1} | ({"step_digits": 1} if get_loss(name).counts_digits else {})
-    output = numeric_loss(name, logits, labels, vocab, embedding=embedding, **counts, **options)
-    gradient = torch.autograd.grad(output.total, logits)[0]
+    output = numeric_loss(name, logits, labels, vocab, embedding=embedding, **options)
+    gradient = torch.autograd.grad(output.per_position.sum(), logits)[0]
     return gradient[..., vocab.index(logits.device)]

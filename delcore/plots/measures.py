@@ -45,7 +45,7 @@ def plot_measured(results: Mapping[str, Measured], *, reference: float | None = 
     figure.update_yaxes(title_text=first.title)
     if reference is not None:
         figure.add_hline(y=reference, line_color=ZERO_COLOUR, line_dash="dot")
-    if first.name.startswith("entropy") or " less " in first.name:
+    if first.is_difference:
         zero_line(figure)
     return figure
 
@@ -55,9 +55,14 @@ def _check_alike(results: Mapping[str, Measured]) -> Measured:
         raise InputError("`results` must name at least one model.")
     first = next(iter(results.values()))
     for name, result in results.items():
-        if result.name.partition(" less ")[0] != first.name.partition(" less ")[0] or len(result.axes) != 1:
+        if _what(result) != _what(first) or len(result.axes) != 1:
             raise InputError(f"`results` must all be {first.name} along one axis; `{name}` is {result.name}.")
     return first
+
+
+def _what(result: Measured) -> tuple[str, bool]:
+    """What was measured, whatever model a difference is to."""
+    return result.name.partition(" less ")[0] if result.is_difference else result.name, result.is_difference
 
 
 def plot_intervals(
@@ -99,7 +104,8 @@ def plot_calibration(results: Mapping[str, Calibration]) -> go.Figure:
         raise InputError("`results` must name at least one model.")
     first = next(iter(results.values()))
     notes = [
-        f"{plain_title(name)}: ECE {one.ece.mean:.3f}, Brier {one.brier.mean:.3f}" for name, one in results.items()
+        f"{plain_title(name)}: ECE {one.ece:.3f} (by chance {one.ece_by_chance:.3f}), Brier {one.brier.mean:.3f}"
+        for name, one in results.items()
     ]
     figure = framed(460, "Reliability of the most probable digit", ("; ".join(notes), *first.caveats))
     figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", name="calibrated", line={"color": ZERO_COLOUR, "dash": "dot"})

@@ -18,8 +18,9 @@ from delcore.analysis.embeddings import CONTEXTS, generated_contexts, load_table
 from delcore.analysis.outcomes import DigitSimilarity
 from delcore.analysis.results import installed_versions
 from delcore.analysis.similarity import CHANCE_OF_A_NEIGHBOUR, PERMUTATIONS, measure_similarity
+from delcore.checkpoints import write_json
 from delcore.models import EMBEDDED_NAMES, LoadedModel, load_model
-from delcore.studies.variants import write_json
+from delcore.studies.variants import rounded
 
 logger = logging.getLogger("delcore.studies")
 
@@ -53,7 +54,7 @@ def run_embeddings(arguments: argparse.Namespace) -> None:
         "neighbour_share_by_chance": CHANCE_OF_A_NEIGHBOUR,
         "rows": rows,
     }
-    write_json(arguments.out / "embeddings" / "results.json", result)
+    write_json(arguments.out / "embeddings" / "results.json", rounded(result))
 
 
 def measure_order(loaded: LoadedModel, *, generated: bool, permutations: int = PERMUTATIONS) -> list[dict[str, Any]]:

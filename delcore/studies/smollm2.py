@@ -6,9 +6,11 @@ python -m delcore.studies smollm2 --model SmolLM2-135M-Instruct.gguf --data-dir 
 
 import argparse
 import dataclasses
+import functools
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,16 @@ from delcore.benchmarks.metrics import accuracy, compare, measure_distances, unr
 from delcore.benchmarks.runner import evaluate_model
 from delcore.benchmarks.saved_runs import EvaluationRun
 from delcore.benchmarks.settings import EvaluationConfig
-from delcore.checkpoints import write_synced
+from delcore.checkpoints import write_json
+from delcore.config import TrainConfig
+from delcore.errors import StoppedError
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.intervals import Interval, bootstrap_ratio
-from delcore.models import ADAPTER_RECORD, load_model, read_record
-from delcore.prepare import is_finished
+from delcore.models import ADAPTER_RECORD, LoadedModel, load_model, read_record
 from delcore.recipes import config_from
+from delcore.runs import fingerprint
 from delcore.sources import load_samples
+from delcore.sweep import finished_record
 from delcore.train import finetune
 
 logger = logging.getLogger("delcore.studies")
@@ -39,7 +44,7 @@ HELDOUT = 200
 NEW_TOKENS = 256
 TRAIN, TEST = "gsm8k_train.jsonl", "gsm8k_test.jsonl"
 BENCHMARKS = ("gsm8k", "svamp", "sat")
-COMMAND = "python -m delcore.studies smollm2 --model SmolLM2-135M-Instruct.Q4_1.gguf --data-dir BENCHMARKS --work WORK"
+LIMITS = "One training seed: intervals are over items only and say nothing of another seed's runs."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,26 +59,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_smollm2(arguments: argparse.Namespace) -> None:
     """Train what is missing, measure what is missing, write the results."""
     work: Path = arguments.work
+    load = functools.cache(lambda: load_model(arguments.model))
     for loss in SMOLLM2_LOSSES:
         settings = {"model": arguments.model, "data": str(arguments.data_dir / TRAIN), "out": work / loss}
-        config = config_from("smollm2-lora", loss=loss, resume=True, **settings)
-        record = read_record(config.out)
-        if record is None or not is_finished(record):
-            logger.info("training %s", loss)
-            finetune(config, progress=logger.info)
-        keep_adapter(config.out, arguments.out / loss)
+        train_member(config_from("smollm2-lora", loss=loss, resume=True, **settings), load)
+        keep_adapter(work / loss, arguments.out / loss)
     found = load_samples(str(arguments.data_dir / TEST), template="alpaca")
-    samples = [found[i] for i in range(HELDOUT)] if found is not None else []
+    samples = [found[i] for i in range(min(HELDOUT, len(found)))] if found is not None else []
     sums = {}
     runs: dict[str, list[EvaluationRun]] = {}
     for name in ("base", *SMOLLM2_LOSSES):
         source = arguments.model if name == "base" else str(work / name)
-        sums[name] = _digit_sums(work / "measured" / f"{name}.json", source, samples)
+        sums[name] = digit_sums(work / "measured" / f"{name}.json", source, samples)
         runs[name] = _evaluate(source, work / "evaluated" / name, arguments.data_dir)
     result = {
-        "command": COMMAND,
+        "command": command_of(arguments),
+        "limits": LIMITS,
         "run": read_record(arguments.out / "mle"),
-        "items": HELDOUT,
+        "items": len(samples),
         "digits": compare_digits(sums),
         "answers": {
             task: compare_answers({name: found[i].records for name, found in runs.items()})
@@ -82,7 +85,30 @@ def run_smollm2(arguments: argparse.Namespace) -> None:
         "seconds": {name: {run.header["task"]: run.header["seconds"] for run in found} for name, found in runs.items()},
         "fingerprints": {name: found[0].header["model_fingerprint"] for name, found in runs.items()},
     }
-    _write_json(arguments.out / "results.json", result)
+    write_json(arguments.out / "results.json", result)
+
+
+def command_of(arguments: argparse.Namespace) -> str:
+    """The command that makes the results again; files and folders by their last names only, a hub id in full."""
+    model = Path(arguments.model)
+    named = {"model": model.absolute().name if model.exists() or model.is_absolute() else arguments.model}
+    named |= {name: getattr(arguments, name.replace("-", "_")).absolute().name for name in ("data-dir", "work", "out")}
+    return " ".join(["python -m delcore.studies smollm2", *(f"--{name} {value}" for name, value in named.items())])
+
+
+def train_member(config: TrainConfig, load: Callable[[], LoadedModel]) -> None:
+    """Train or resume a run unless it is done; `load` gives the model to compare a finished run with.
+
+    Raises:
+        InputError: the folder holds a run of other settings, weights or data.
+        StoppedError: a signal ended the run.
+    """
+    if finished_record(config, load) is not None:
+        return
+    logger.info("training %s", config.loss)
+    run = finetune(config, progress=logger.info)
+    if run.stopped_by:
+        raise StoppedError(run.stopped_by)
 
 
 def _evaluate(source: str, out: Path, data_dir: Path) -> list[EvaluationRun]:
@@ -106,24 +132,21 @@ def keep_adapter(run: Path, out: Path) -> None:
     record["model_path"] = None
     for name in ("model", "data", "out"):
         record["settings"][name] = Path(record["settings"][name]).name
-    _write_json(out / "adapter_config.json", {**adapter, "base_model_name_or_path": SMOLLM2})
-    _write_json(out / ADAPTER_RECORD, record)
+    write_json(out / "adapter_config.json", {**adapter, "base_model_name_or_path": SMOLLM2})
+    write_json(out / ADAPTER_RECORD, record)
     (out / "metrics.jsonl").write_bytes((run / "metrics.jsonl").read_bytes())
 
 
-def _write_json(file: Path, value: Any) -> None:
-    beside = file.with_name(f".{file.name}")
-    write_synced(beside, lambda stream: stream.write((json.dumps(value, indent=1) + "\n").encode()))
-    beside.replace(file)
-
-
-def _digit_sums(file: Path, source: str, samples: Sequence[Sample]) -> NDArray[np.float64]:
-    """`measure_digits_by_sample`, kept in a file."""
-    if not file.is_file():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        _write_json(file, measure_digits_by_sample(load_model(source), samples).tolist())
+def digit_sums(file: Path, source: str, samples: Sequence[Sample]) -> NDArray[np.float64]:
+    """`measure_digits_by_sample`, kept in a file that names the weights and samples it was measured with."""
+    loaded = load_model(source)
+    key = {"revision": loaded.card.revision, "items": len(samples), "data_sha256": fingerprint(samples)}
+    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    if not isinstance(found, dict) or found["key"] != key:
+        found = {"key": key, "sums": measure_digits_by_sample(loaded, samples).tolist()}
+        write_json(file, found)
         logger.info("measured %s", file.stem)
-    return np.array(json.loads(file.read_text(encoding="utf-8")))
+    return np.array(found["sums"])
 
 
 def compare_digits(sums: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
@@ -180,7 +203,13 @@ def _plain(value: Any) -> Any:
     if value is None:
         return None
     facts = dataclasses.asdict(value)
-    return json.loads(json.dumps(facts, default=lambda one: float(f"{one:.6g}")))
+    return json.loads(json.dumps(facts, default=_plain_number))
+
+
+def _plain_number(value: Any) -> float | str:
+    """A decimal number with six digits; as text where no float is so large, for JSON has no infinity."""
+    number = float(f"{value:.6g}")
+    return number if math.isfinite(number) else f"{value:.6g}"
 
 
 # ---------------------------------------------------------------- for people

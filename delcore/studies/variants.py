@@ -14,13 +14,14 @@ import numpy as np
 from delcore.analysis.calibration import measure_calibration
 from delcore.analysis.digit_measures import MEASURES
 from delcore.analysis.predictions import predict_digits
-from delcore.arithmetic import Sample, arithmetic_sample
-from delcore.checkpoints import write_synced
+from delcore.arithmetic import Sample, heldout_problems
+from delcore.checkpoints import write_json, write_whole
 from delcore.config import TrainConfig
 from delcore.evaluate import ReadingMeasure, measure_exact_match, measure_readings
 from delcore.intervals import Interval, t_interval
 from delcore.models import LoadedModel, load_model
 from delcore.recipes import config_from
+from delcore.runs import fingerprint
 from delcore.sweep import finish_run
 
 logger = logging.getLogger("delcore.studies")
@@ -67,7 +68,7 @@ class Budget:
         work: folder of runs and measurements.
         steps: optimiser steps.
         seeds: of the runs; under one seed all variants see the same samples in the same order.
-        heldout: held-out problems of each kind.
+        heldout: held-out problems of each kind, if there are so many.
         batch_size: samples of a step.
     """
 
@@ -95,11 +96,14 @@ def variant_config(variant: Variant, seed: int, budget: Budget) -> TrainConfig:
 
 
 def run_variant(variant: Variant, seed: int, budget: Budget) -> dict[str, Any]:
-    """Train and measure one run, unless its file is there; the file names what it was measured with."""
+    """Train and measure one run, unless its file is there; the file names what it was made and measured with."""
     config = variant_config(variant, seed, budget)
     file = budget.work / "measured" / f"{variant.name}-{seed}.json"
     key = {"loss": variant.loss, "alpha": variant.alpha, "options": variant.options_of(seed), "seed": seed}
     key |= {"steps": budget.steps, "heldout": budget.heldout, "batch_size": budget.batch_size}
+    problems = {group: draw_problems(group, budget.heldout) for group in PROBLEMS}
+    key |= {"base": load_model(config.model).card.revision, "problems": sum(map(len, problems.values()))}
+    key |= {"problems_sha256": fingerprint(one for samples in problems.values() for one in samples)}
     if file.is_file():
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if found["key"] == key:
@@ -108,24 +112,24 @@ def run_variant(variant: Variant, seed: int, budget: Budget) -> dict[str, Any]:
     started = time.perf_counter()
     heldout = finish_run(config, logger.info)
     trained = time.perf_counter()
-    measured = measure_model(load_model(str(config.out)), budget.heldout)
+    measured = measure_model(load_model(str(config.out)), problems)
     seconds = {"train": trained - started, "measure": time.perf_counter() - trained}
     found = {"key": key, "variant": variant.name, "seed": seed, **measured, "heldout": heldout, "seconds": seconds}
-    write_json(file, found)
+    write_json(file, rounded(found))
     return found
 
 
-def measure_model(loaded: LoadedModel, heldout: int) -> dict[str, Any]:
+def measure_model(loaded: LoadedModel, problems: Mapping[str, Sequence[Sample]]) -> dict[str, Any]:
     """Readings of known laws, and held-out problems by group."""
     return {
         "readings": [dataclasses.asdict(reading) for reading in measure_readings(loaded)],
-        "problems": {group: measure_problems(loaded, draw_problems(group, heldout)) for group in PROBLEMS},
+        "problems": {group: measure_problems(loaded, samples) for group, samples in problems.items()},
     }
 
 
 def draw_problems(group: str, count: int) -> list[Sample]:
-    """Held-out problems of one group, `count` of each kind."""
-    return [arithmetic_sample(i, 0, "heldout", kind) for kind in PROBLEMS[group] for i in range(count)]
+    """Held-out problems of one group, `count` of each kind, or all there are; no prompt comes twice."""
+    return [sample for kind in PROBLEMS[group] for sample in heldout_problems(kind, count)]
 
 
 def measure_problems(loaded: LoadedModel, samples: Sequence[Sample]) -> dict[str, float]:
@@ -133,7 +137,7 @@ def measure_problems(loaded: LoadedModel, samples: Sequence[Sample]) -> dict[str
     predictions = predict_digits(loaded, samples, data="held-out problems", seed=0)
     calibration = measure_calibration(predictions, draws=1)
     means = {name: float(measure.of(predictions).mean()) for name, measure in MEASURES.items()}
-    scores = {"ece": calibration.ece.mean, "brier": calibration.brier.mean}
+    scores = {"ece": calibration.ece, "ece_by_chance": calibration.ece_by_chance, "brier": calibration.brier.mean}
     return {**means, **scores, "exact_match": measure_exact_match(loaded, samples).share}
 
 
@@ -201,19 +205,13 @@ def tabulate_runs(runs: Sequence[Mapping[str, Any]]) -> list[StudyRow]:
     return rows
 
 
-def write_json(file: Path, content: Any) -> None:
-    """Numbers with six significant digits, all of the file or nothing."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(_rounded(content), indent=1, ensure_ascii=False) + "\n"
-    write_synced(file, lambda stream: stream.write(text.encode()))
-
-
-def _rounded(content: Any) -> Any:
+def rounded(content: Any) -> Any:
+    """The same with six significant digits in every number."""
     if isinstance(content, float):
         return float(f"{content:.6g}")
     if isinstance(content, Mapping):
-        return {key: _rounded(value) for key, value in content.items()}
-    return [_rounded(value) for value in content] if isinstance(content, list | tuple) else content
+        return {key: rounded(value) for key, value in content.items()}
+    return [rounded(value) for value in content] if isinstance(content, list | tuple) else content
 
 
 def write_runs(file: Path, runs: Sequence[Mapping[str, Any]]) -> None:
@@ -222,4 +220,4 @@ def write_runs(file: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     for run in runs:
         for (group, measure), value in flatten_run(run).items():
             lines.append(f"{run['variant']},{run['seed']},{group},{measure},{value:.6g}")
-    write_synced(file, lambda stream: stream.write(("\n".join(lines) + "\n").encode()))
+    write_whole(file, "\n".join(lines) + "\n")
