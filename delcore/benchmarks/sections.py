@@ -29,7 +29,7 @@ from delcore.benchmarks.metrics import (
 from delcore.benchmarks.published import NOTE, PUBLISHED, SOURCE
 from delcore.benchmarks.saved_runs import EvaluationRun
 from delcore.benchmarks.tasks import SEVEN, TASKS
-from delcore.intervals import Interval
+from delcore.intervals import TOSSES, Interval
 from delcore.plots import figure_html, place_title, plot_place_accuracy
 
 Labels = Mapping[tuple[str, str], str]
@@ -144,7 +144,15 @@ def comparison_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section
         f"Of {len(rows)} comparisons some come out by chance; p is not corrected for that."
     )
     header = ["task", "first", "second", "reading", "difference", "only first", "only second", "p"]
-    return Section("Comparison", [text], Table(header, rows))
+    return Section("Comparison", [text, *([_MEAN_TEST] if len(whole) > 1 else [])], Table(header, rows))
+
+
+_MEAN_TEST = (
+    "For the mean of the seven, p is the two-sided test of the mean that is shown: either model wins each changed item "
+    f"by a toss, every task weighs the same, and p is the share of {TOSSES:,} such draws with a mean at least as far "
+    "from 0. The items that only one model gets right are counted over all seven tasks, and the largest has most of "
+    "them: they may lean the other way."
+)
 
 
 def _comparison_row(

@@ -1,5 +1,6 @@
 """Measures against values worked by hand, slow second implementations, and empty or hopeless runs."""
 
+import itertools
 import math
 import statistics
 import time
@@ -87,6 +88,42 @@ def test_compare_of_a_model_with_itself_is_no_difference():
 def test_compare_means_weighs_tasks_alike():
     found = compare_means([(records("1", "1"), records("42", "42")), (records(*["42"] * 8), records(*["42"] * 8))])
     assert found.difference.mean == 0.5 and (found.gained, found.lost) == (2, 0)
+
+
+def changed(gained, lost, count):
+    """Records of two models on one task."""
+    same = ["1"] * (count - gained - lost)
+    return records(*["1"] * gained, *["42"] * lost, *same), records(*["42"] * gained, *["1"] * lost, *same)
+
+
+def test_compare_means_tests_the_mean_that_it_shows():
+    small, large = changed(16, 0, 200), changed(0, 170, 5000)
+    found = compare_means([small] * 6 + [large])
+    assert found.difference.mean == pytest.approx((6 * 16 / 200 - 170 / 5000) / 7)
+    assert found.p < 0.0001  # nine standard deviations of the tosses
+    # Many losses in one large task are no sign that the mean falls.
+    found = compare_means([changed(10, 10, 200)] * 6 + [large])
+    assert found.difference.mean == pytest.approx(-0.034 / 7)
+    assert found.p > 0.5
+
+
+def test_compare_means_agrees_with_every_toss_in_turn():
+    changes = [(4, 1, 8), (0, 2, 5), (3, 1, 11)]
+    steps = [1 / n for gained, lost, n in changes for _ in range(gained + lost)]
+    seen = abs(sum((gained - lost) / n for gained, lost, n in changes))
+    tosses = [
+        abs(sum(s * x for s, x in zip(signs, steps, strict=True)))
+        for signs in itertools.product((-1, 1), repeat=len(steps))
+    ]
+    p = sum(one >= seen - 1e-9 for one in tosses) / len(tosses)
+    pairs = [changed(*one) for one in changes]
+    assert compare_means(pairs).p == pytest.approx(p, abs=0.006)
+    assert compare_means([pair[::-1] for pair in pairs]).p == compare_means(pairs).p
+    assert compare_means(pairs[:1]).p == 2 * (1 + 5) / 2**5
+
+
+def test_compare_means_without_a_change_is_no_evidence():
+    assert compare_means([changed(0, 0, 3), changed(0, 0, 2)]).p == 1
 
 
 @pytest.mark.parametrize("second", [records("42"), [record(0), record(2)], [record(0), record(0)]])

@@ -80,6 +80,8 @@ def test_mean_is_told_only_where_all_seven_are_there(tmp_path):
     table = section("Mean of the seven, measured here", *folders).table
     assert [(row[0], row[1].split(" (")[0]) for row in table.rows] == [("a", "50.0"), ("b", "100.0")]
     assert section("Comparison", *folders).table.rows[-1][:4] == ["mean of the seven", "a", "b", "flexible"]
+    assert "the two-sided test of the mean that is shown" in section("Comparison", *folders).text[1]
+    assert len(section("Comparison", *folders[:2]).text) == 1
     less = section("Mean of the seven, measured here", *folders[2:])
     assert less.table is None
     assert less.text == [f"{name}: no mean over the seven. Missing: GSM8K." for name in "ab"]
