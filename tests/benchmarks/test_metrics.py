@@ -47,15 +47,33 @@ def test_no_items_give_none_everywhere():
     assert nothing.symmetric_relative is nothing.same_magnitude is None
 
 
-@pytest.mark.parametrize(("answer", "share"), [("42", 1.0), ("41", 0.0), (None, 0.0)])
-@pytest.mark.parametrize("count", [1, 5])
-def test_all_right_all_wrong_and_all_unread_are_free_of_nan(answer, share, count):
-    run = records(*[answer] * count)
+GOLDS = ("42", "7", "0.5", "100")
+
+
+@pytest.mark.parametrize(
+    ("answers", "share", "places", "relative"),
+    [
+        (GOLDS, 1, {2: (1, 1), 1: (2, 2), 0: (4, 4), -1: (1, 1)}, 0),
+        (
+            ("41", "-8", "0.6", "10"),
+            0,
+            {2: (0, 1), 1: (1, 2), 0: (2, 4), -1: (0, 1)},
+            (1 / 83 + 1 + 1 / 11 + 9 / 11) / 4,
+        ),
+        ((None,) * 4, 0, {2: (0, 1), 1: (0, 2), 0: (0, 4), -1: (0, 1)}, 1),
+    ],
+    ids=["right", "wrong", "unread"],
+)
+@pytest.mark.parametrize("count", [1, 4])
+def test_all_right_all_wrong_and_all_unread_are_free_of_nan(answers, share, places, relative, count):
+    run = [record(i, gold, answer) for i, (gold, answer) in enumerate(zip(GOLDS, answers, strict=True))][-count:]
     assert accuracy(run).mean == mean_accuracy([run]).mean == share
-    assert all(one.mean in (0.0, 0.5, 1.0, share) for one in place_accuracy(run).values())
     distances = measure_distances(run)
     assert 0 <= distances.symmetric_relative <= 1
-    assert (distances.mean_absolute is None) == (answer is None)
+    assert (distances.mean_absolute is None) == (answers[-1] is None)
+    if count == 4:
+        assert shares(place_accuracy(run)) == places
+        assert distances.symmetric_relative == pytest.approx(relative)
 
 
 def test_mean_accuracy_weighs_tasks_alike():
