@@ -14,7 +14,7 @@ from delcore.benchmarks.readers import LETTERS
 _LONG_FLOAT = re.compile(r"(?<![\w.])-?\d+\.\d{11,}(?:e[+-]?\d+)?(?![\w.])")
 
 
-_CUT_NUMBER = re.compile(r"[\d.,/]*\d[.,/]?$")
+_CUT_NUMBER = re.compile(r"[\d.,/]*\d[.,/]?\Z")
 """A number at the very end of a text: where there was no room for more, perhaps the first half of one."""
 
 PROGRAM_FIELDS = ("prompt", "output", "tokens", "finish", "status", "printed", "detail")
