@@ -65,7 +65,8 @@ def check_runs(runs: Sequence[EvaluationRun]) -> None:
     for task, group in by_task(runs):
         first: dict[tuple[str, str], EvaluationRun] = {}
         for run in group:
-            check_comparable(group[0], run)
+            if run is not group[0]:
+                check_comparable(group[0], run)
             if (twin := first.setdefault(run.model, run)) is not run:
                 raise InputError(
                     f"{twin.path} and {run.path} are the same model (`model_fingerprint`) on {task}. Leave one out."

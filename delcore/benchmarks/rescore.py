@@ -6,7 +6,7 @@ from typing import Any
 
 from delcore.benchmarks.records import write_run
 from delcore.benchmarks.saved_runs import EvaluationRun, read_run
-from delcore.benchmarks.scoring import remake_record
+from delcore.benchmarks.scoring import READER_VERSION, remake_record
 from delcore.benchmarks.settings import installed_versions
 from delcore.benchmarks.tasks import get_task
 from delcore.errors import InputError
@@ -16,7 +16,8 @@ from delcore.runs import Progress
 def rescore(path: Path, progress: Progress | None = None) -> EvaluationRun:
     """Read the outputs of a run again, without a model, and replace its records.
 
-    What programs printed is read again too; they are not run. The header gains "rescored_with", the versions that read.
+    What programs printed is read again too; they are not run. The header gets the reader's version as it is now, and
+    "rescored_with", the versions that read.
 
     Raises:
         InputError: no such run, one that is not finished, or records that cannot be read.
@@ -34,7 +35,7 @@ def rescore(path: Path, progress: Progress | None = None) -> EvaluationRun:
             "Prompts and right answers stay as they were."
         )
     records = [remake_record(record) for record in run.records]
-    header = {**run.header, "rescored_with": installed_versions()}
+    header = {**run.header, "reader_version": READER_VERSION, "rescored_with": installed_versions()}
     write_run(path, header, records)
     return EvaluationRun(path, header, records)
 

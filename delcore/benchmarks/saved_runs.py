@@ -111,6 +111,8 @@ def read_header(path: Path) -> dict[str, Any]:
             f"Read it with the delcore that wrote it{_writer(header)}, or run the evaluation again."
         )
     _check_fields(header, HEADER_FIELDS, str(file))
+    if "reader_version" in header:
+        _check_fields(header, {"reader_version": (int,)}, str(file))
     return header
 
 
@@ -175,7 +177,8 @@ def check_comparable(first: EvaluationRun, second: EvaluationRun) -> None:
     Settings that only change how fast a run goes, or how precisely, may differ; a report shows them.
 
     Raises:
-        InputError: one line that names the first field in which they differ.
+        InputError: one line that names the first field in which they differ. A run from before headers told the
+            version of the reader differs in it from any other.
     """
     other = _what_must_match(second)
     for field, value in _what_must_match(first).items():
@@ -185,6 +188,13 @@ def check_comparable(first: EvaluationRun, second: EvaluationRun) -> None:
                 f"{first.path} and {second.path} cannot be compared: they differ in `{field}`{shown}. "
                 "Evaluate both in the same way."
             )
+    readers = [run.header.get("reader_version") for run in (first, second)]
+    if None in readers or readers[0] != readers[1]:
+        known = " and ".join("unknown" if version is None else str(version) for version in readers)
+        raise InputError(
+            f"{first.path} and {second.path} cannot be compared: their answers were not read in the same way "
+            f"(`reader_version` {known}). Score both with --rescore."
+        )
 
 
 def _what_must_match(run: EvaluationRun) -> dict[str, Any]:

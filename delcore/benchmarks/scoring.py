@@ -17,6 +17,10 @@ _LONG_FLOAT = re.compile(r"(?<![\w.])-?\d+\.\d{11,}(?:e[+-]?\d+)?(?![\w.])")
 _CUT_NUMBER = re.compile(r"[\d.,/]*\d[.,/]?\Z")
 """A number at the very end of a text: where there was no room for more, perhaps the first half of one."""
 
+READER_VERSION = 1
+"""Of the way from a text to a verdict. Runs of different versions are not compared, so raise it with every change here
+or in `delcore.answers` after which some text is read or judged in another way."""
+
 PROGRAM_FIELDS = ("prompt", "output", "tokens", "finish", "status", "printed", "detail")
 """What a record keeps of a program, also where words answered."""
 

@@ -280,9 +280,14 @@ def provenance_sections(runs: Sequence[EvaluationRun], labels: Labels) -> list[S
     sections = [Section("How the runs were made")]
     for _, group in by_task(runs):
         for run in group:
-            names = ("task", "task_version", "style", "model", "model_source", "model_fingerprint", "data_sha256")
-            facts = [(name, run.header[name]) for name in (*names, "items", "seed", "seconds", "settings", "versions")]
+            facts = [(name, run.header.get(name, NOTHING)) for name in _PROVENANCE]
             rows = [[name, value if isinstance(value, str) else format_json(value)] for name, value in facts]
             title = f"{task_title(run.task)}, {labels[run.model]}"
             sections.append(Section(title, table=Table(["field", "value"], rows), level=3))
     return sections
+
+
+_PROVENANCE = (
+    *("task", "task_version", "style", "model", "model_source", "model_fingerprint", "data_sha256", "items", "seed"),
+    *("seconds", "settings", "versions", "reader_version", "rescored_with"),
+)

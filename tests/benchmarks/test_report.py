@@ -12,7 +12,7 @@ from delcore.benchmarks.report import build_sections, write_report
 from delcore.benchmarks.saved_runs import load_run
 from delcore.benchmarks.sections import unread_form
 from delcore.benchmarks.tasks import SEVEN
-from tests.benchmarks.runs_for_tests import records, write_run
+from tests.benchmarks.runs_for_tests import header, records, write_run
 
 OTHER = {"model": "model-b", "model_fingerprint": "b" * 64}
 
@@ -98,6 +98,17 @@ def test_every_report_says_how_its_runs_were_made(pair, tmp_path):
         text = path.read_text(encoding="utf-8")
         for fact in ("a" * 64, "b" * 64, "d" * 64, "max", "seed", "version"):
             assert fact in text
+
+
+def test_reader_is_listed_and_a_run_without_its_version_is_reported_alone(tmp_path):
+    folder = write_run(tmp_path / "run", records("42"), rescored_with={"delcore": "0.2.0"})
+    facts = dict(section("GSM8K, model-a", folder).table.rows)
+    assert (facts["reader_version"], facts["rescored_with"]) == ("1", '{"delcore": "0.2.0"}')
+    old = {key: value for key, value in header(1).items() if key != "reader_version"}
+    (folder / "evaluation.json").write_text(json.dumps(old))
+    write_report([folder])
+    facts = dict(section("GSM8K, model-a", folder).table.rows)
+    assert facts["reader_version"] == facts["rescored_with"] == "–"
 
 
 def test_places_have_a_table_and_a_figure_with_one_library(pair, tmp_path):

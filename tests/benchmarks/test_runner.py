@@ -15,7 +15,7 @@ import torch
 import delcore
 from delcore import InputError
 from delcore.benchmarks import rescore as rescoring
-from delcore.benchmarks import runner
+from delcore.benchmarks import runner, scoring
 from delcore.benchmarks.generate import Answer
 from delcore.benchmarks.rescore import format_summaries, rescore, summarise
 from delcore.benchmarks.runner import evaluate_model
@@ -337,6 +337,22 @@ def test_reading_again_mends_the_records_and_keeps_the_rest(config):
     assert again.records == run.records == read_run(run.path).records
     assert {**run.header, "rescored_with": again.header["rescored_with"]} == again.header == read_run(run.path).header
     assert rescore(run.path).records == run.records
+
+
+def test_run_from_before_readers_had_versions_goes_on_and_gets_one(config, written):
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    assert run.header["reader_version"] == scoring.READER_VERSION
+    old = {key: value for key, value in run.header.items() if key != "reader_version"}
+    (run.path / HEADER).write_text(json.dumps(old))
+    assert evaluate_model(config, loaded=tiny_loaded())[0].header == old  # finished: left as it is
+    assert rescore(run.path).header["reader_version"] == scoring.READER_VERSION
+    (run.path / HEADER).write_text(json.dumps(old))
+    lines = [json.dumps({**record, "flexible": None, "correct_flexible": False}) for record in run.records]
+    (run.path / RECORDS).write_text("\n".join(lines[:-1]) + "\n")
+    (again,) = evaluate_model(config, loaded=tiny_loaded())
+    assert again.header["reader_version"] == scoring.READER_VERSION
+    assert again.records == run.records  # what the older reader left is read by today's
+    assert len(written) == 10
 
 
 def test_reading_again_says_that_the_task_has_changed(config, monkeypatch):
