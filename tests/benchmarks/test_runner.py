@@ -19,12 +19,13 @@ from delcore.benchmarks import runner, scoring
 from delcore.benchmarks.generate import Answer
 from delcore.benchmarks.rescore import format_summaries, rescore, summarise
 from delcore.benchmarks.runner import evaluate_model
-from delcore.benchmarks.saved_runs import HEADER, HEADER_FIELDS, RECORD_FIELDS, RECORDS, read_run
+from delcore.benchmarks.saved_runs import HEADER, HEADER_FIELDS, RECORD_FIELDS, RECORDS, load_run, read_run
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model
 from delcore.benchmarks.tasks import load_task
 from delcore.errors import StoppedError
 from delcore.programs import check_sandbox
 from tests.benchmarks.files_for_tests import LOCAL, write_all
+from tests.benchmarks.runs_for_tests import write_run
 from tests.models_for_tests import save_tiny, tiny_loaded
 
 LAUNCH = Path(delcore.__file__).parent / "launch" / "several_gpus.yaml"
@@ -368,7 +369,7 @@ def test_unfinished_run_is_not_read_again(config, monkeypatch):
     monkeypatch.setattr(runner.PartsFile, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         evaluate_model(config, loaded=tiny_loaded())
-    with pytest.raises(InputError, match="has 0 of 9 records, so it is not finished"):
+    with pytest.raises(InputError, match="holds 0 of 9 items: it was stopped"):
         rescore(config.out / "arithmetic")
 
 
@@ -382,6 +383,12 @@ def test_summary_counts_every_item(config, monkeypatch):
     header, line = format_summaries([row]).splitlines()
     assert header.split() == ["task", "n", "strict", "%", "flexible", "%", "unread", "%", "seconds"]
     assert line.split()[:5] == ["arithmetic", "9", "11.1", "22.2", "66.7"]
+
+
+def test_summary_of_a_run_without_items_has_no_shares(tmp_path):
+    row = summarise(load_run(write_run(tmp_path / "empty", [])))
+    assert (row["items"], row["strict"], row["flexible"], row["unread"]) == (0, None, None, None)
+    assert format_summaries([row]).splitlines()[1].split() == ["gsm8k", "0", "–", "–", "–", "12.5"]
 
 
 # ---------------------------------------------------------------- processes of their own
