@@ -47,7 +47,7 @@ def evaluate_model(
 
     Args:
         config: the run.
-        loaded: a model in place of `config.model`.
+        loaded: a model in place of `config.model` (it is moved to `config.device` and `config.dtype`, and stays so).
         progress: called with one line of text from time to time.
 
     Raises:
