@@ -42,6 +42,11 @@ def unread_share(records: Sequence[Record], way: str = "strict") -> Interval | N
     return wilson_interval(sum(record[way] is None for record in records), len(records)) if records else None
 
 
+def cut_share(records: Sequence[Record]) -> Interval | None:
+    """Share of items whose answer was cut at the length limit, with Wilson's 95 % interval. None without items."""
+    return wilson_interval(sum(record["finish"] == "length" for record in records), len(records)) if records else None
+
+
 def mean_accuracy(tasks: Sequence[Sequence[Record]], way: str = "strict", *, seed: int = 0) -> Interval | None:
     """Unweighted mean of the accuracies of several tasks; bootstrap over the items within each. None if one is empty.
 

@@ -21,6 +21,7 @@ from delcore.benchmarks.metrics import (
     accuracy,
     compare,
     compare_means,
+    cut_share,
     mean_accuracy,
     measure_distances,
     place_accuracy,
@@ -72,7 +73,7 @@ def by_model(runs: Sequence[EvaluationRun]) -> dict[ModelKey, dict[str, Evaluati
 
 
 def accuracy_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
-    """Accuracy and unread share of every run."""
+    """Accuracy, unread and cut share of every run."""
     rows = [
         [
             task_title(task),
@@ -81,15 +82,17 @@ def accuracy_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
             format_items(run),
             *(format_percent(accuracy(run.records, way)) for way in WAYS),
             *(format_percent(unread_share(run.records, way)) for way in WAYS),
+            format_percent(cut_share(run.records)),
         ]
         for task, group in by_task(runs)
         for run in group
     ]
     text = (
         "Percent of all items, with Wilson's 95 % interval. Strict counts what a text states as its answer; flexible "
-        "also takes the last thing in it that could be one. What could not be read is wrong, and unread."
+        "also takes the last thing in it that could be one. What could not be read is wrong, and unread. "
+        "Cut are answers that had not ended at the length limit."
     )
-    header = ["task", "model", "style", "items", "strict", "flexible", "unread, strictly", "unread, flexibly"]
+    header = ["task", "model", "style", "items", "strict", "flexible", "unread, strictly", "unread, flexibly", "cut"]
     return Section("Accuracy", [text], Table(header, rows))
 
 

@@ -15,6 +15,7 @@ from delcore.benchmarks.metrics import (
     accuracy,
     compare,
     compare_means,
+    cut_share,
     mean_accuracy,
     measure_distances,
     place_accuracy,
@@ -41,7 +42,15 @@ def test_accuracy_is_over_all_items_and_unread_is_wrong():
 
 def test_no_items_give_none_everywhere():
     nothing = measure_distances([])
-    assert accuracy([]) is unread_share([]) is mean_accuracy([]) is mean_accuracy([[]]) is compare([], []) is None
+    assert (
+        accuracy([])
+        is unread_share([])
+        is cut_share([])
+        is mean_accuracy([])
+        is mean_accuracy([[]])
+        is compare([], [])
+        is None
+    )
     assert place_accuracy([]) == {} and nothing.count == nothing.read == 0
     assert nothing.mean_absolute is nothing.median_absolute is nothing.log_mae is None
     assert nothing.symmetric_relative is nothing.same_magnitude is None

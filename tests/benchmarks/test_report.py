@@ -43,10 +43,25 @@ def test_report_is_the_same_each_time(pair, tmp_path):
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
 
 
+def test_accuracy_table_holds_the_share_cut_at_the_length_limit(tmp_path):
+    lines = records("42", "42", "1", None)
+    for line, finish in zip(lines, ["length", "end", "marker", "length"], strict=True):
+        line["finish"] = finish
+    table = section("Accuracy", write_run(tmp_path / "run", lines)).table
+    row = dict(zip(table.header, table.rows[0], strict=True))
+    assert row["cut"] == "50.0 (15.0–85.0)"
+
+
 def test_accuracy_table_holds_both_readings_and_the_unread_share(pair):
     table = section("Accuracy", *pair).table
     assert table.rows[0][:4] == ["GSM8K", "model-a", "cot", "5"]
-    assert table.rows[0][4:] == ["40.0 (11.8–76.9)", "40.0 (11.8–76.9)", "20.0 (3.6–62.4)", "20.0 (3.6–62.4)"]
+    assert table.rows[0][4:] == [
+        "40.0 (11.8–76.9)",
+        "40.0 (11.8–76.9)",
+        "20.0 (3.6–62.4)",
+        "20.0 (3.6–62.4)",
+        "0.0 (0.0–43.4)",
+    ]
     assert table.rows[1][1] == "model-b"
 
 
@@ -193,7 +208,7 @@ def test_empty_run_is_reported_without_nan(tmp_path):
     other = write_run(tmp_path / "other", [], **OTHER)
     for path in write_report([empty, other]):
         assert not re.search(r"\bnan\b", path.read_text(encoding="utf-8"), re.IGNORECASE)
-    assert section("Accuracy", empty).table.rows[0][4:] == ["–"] * 4
+    assert section("Accuracy", empty).table.rows[0][4:] == ["–"] * 5
 
 
 def test_models_of_one_name_are_told_apart_by_their_fingerprints(tmp_path):
