@@ -5,16 +5,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations, groupby
 
-from delcore.benchmarks.cells import (
-    NOTHING,
-    format_items,
-    format_json,
-    format_percent,
-    format_points,
-    format_short,
-    task_title,
-)
-from delcore.benchmarks.markup import Section, Table
 from delcore.benchmarks.metrics import (
     WAYS,
     Comparison,
@@ -27,11 +17,21 @@ from delcore.benchmarks.metrics import (
     place_accuracy,
     unread_share,
 )
-from delcore.benchmarks.published import NOTE, PUBLISHED, SOURCE
 from delcore.benchmarks.saved_runs import EvaluationRun
 from delcore.benchmarks.tasks import SEVEN, TASKS
 from delcore.intervals import TOSSES, Interval
 from delcore.plots import figure_html, place_title, plot_place_accuracy
+from delcore.reports.cells import (
+    NOTHING,
+    format_items,
+    format_json,
+    format_percent,
+    format_points,
+    format_short,
+    task_title,
+)
+from delcore.reports.markup import Section, Table
+from delcore.reports.published import NOTE, PUBLISHED, SOURCE
 
 Labels = Mapping[tuple[str, str], str]
 ModelKey = tuple[str, str]

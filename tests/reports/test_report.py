@@ -7,11 +7,11 @@ import pytest
 
 from delcore import InputError
 from delcore.benchmarks.metrics import compare
-from delcore.benchmarks.published import PUBLISHED
-from delcore.benchmarks.report import build_sections, write_report
 from delcore.benchmarks.saved_runs import load_run
-from delcore.benchmarks.sections import unread_form
 from delcore.benchmarks.tasks import SEVEN
+from delcore.reports.published import PUBLISHED
+from delcore.reports.report import build_sections, write_report
+from delcore.reports.sections import unread_form
 from tests.benchmarks.runs_for_tests import header, records, write_run
 
 OTHER = {"model": "model-b", "model_fingerprint": "b" * 64}
