@@ -2,8 +2,8 @@
 
     delcore bench generate --model FILE.gguf --benchmark gsm8k --data-dir FOLDER --limit 16 --max-new-tokens 64
 
-Both answer the same prompts greedily, in turns. The loop takes one prompt at a time and stops at the end token alone,
-so batches may also gain by stopping at markers; tokens per second leave that out.
+Both answer the same tokens greedily with the same settings, in turns. The loop takes one prompt at a time and stops at
+the end token alone, so batches may also gain by stopping at markers; tokens per second leave that out.
 """
 
 import time
@@ -17,9 +17,11 @@ from delcore.benchmarks.generate import answer_greedily
 from delcore.benchmarks.prompts import CUTS
 from delcore.benchmarks.settings import EvaluationConfig
 from delcore.benchmarks.tasks import get_task, load_task
+from delcore.data import pad_id
 from delcore.errors import InputError
 from delcore.models import LoadedModel, load_model
 from delcore.prepare import pick_device
+from delcore.readout import PLAIN, end_ids, prompt_ids
 
 Speed = dict[str, float]
 
@@ -78,12 +80,18 @@ def _in_batches(loaded: LoadedModel, prompts: dict[int, str], room: int, size: i
 @torch.inference_mode()
 def _one_by_one(loaded: LoadedModel, prompts: dict[int, str], room: int) -> Speed:
     started = time.perf_counter()
+    model, tokenizer, card = loaded
+    ends = {"eos_token_id": sorted(end_ids(model, tokenizer)) or None, "pad_token_id": pad_id(tokenizer)}
     tokens = 0
     for prompt in prompts.values():
-        inputs = loaded.tokenizer(prompt, return_tensors="pt", return_token_type_ids=False).to(loaded.model.device)
-        out = loaded.model.generate(**inputs, max_new_tokens=room, do_sample=False)
-        tokens += out.shape[1] - inputs["input_ids"].shape[1]
-        loaded.tokenizer.decode(out[0], skip_special_tokens=True)
+        ids = torch.tensor([prompt_ids(tokenizer, prompt)], device=model.device)
+        length = ids.shape[1]
+        if not 0 < length < card.context:
+            continue  # as in batches: such a prompt gets no answer
+        space = min(room, card.context - length)
+        out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=space, **ends, **PLAIN)
+        tokens += out.shape[1] - length
+        tokenizer.decode(out[0, length:], skip_special_tokens=True)
     return _speed(len(prompts), tokens, started)
 
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from delcore.errors import InputError
 
 CONFIDENCE = 0.95
+TOSSES = 100_000
+"""Draws of a test by tosses: p of 0.05 is then known to within 0.0014."""
 
 Ratio = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -102,6 +104,42 @@ def mcnemar_p(gained: int, lost: int) -> float:
     for k in range(min(gained, lost) + 1):  # whole numbers, so that nothing underflows
         tail, term = tail + term, term * (n - k) // (k + 1)
     return min(1.0, 2 * tail / 2**n)
+
+
+def tossed_mean_p(changes: Sequence[tuple[int, int, int]], *, seed: int = 0) -> float:
+    """Two-sided test of a mean over tasks: how likely so large a one is if either system wins a changed item by a toss.
+
+    McNemar's test for the statistic of `mean_of_changes`: every task weighs the same, whatever its size. The tosses of
+    a task add up to a binomial number, so that is what is drawn.
+
+    Args:
+        changes: of each task: items gained, items lost, and all items.
+        seed: of the draws.
+
+    Returns:
+        (1 + draws at least as far from 0 as what was seen) / (1 + draws), of `TOSSES` draws, so at least 1e-5, and 1
+        where no item changed. For a single task McNemar's exact p.
+
+    Raises:
+        InputError: no task, a task without items, or more changes than items.
+
+    >>> abs(tossed_mean_p([(6, 0, 10), (0, 1, 10)]) - 2 * (1 + 7) / 2**7) < 0.005
+    True
+    """
+    if not changes:
+        raise InputError("A mean needs at least one task.")
+    for gained, lost, count in changes:
+        _check_counts(count, gained, lost)
+    if len(changes) == 1:
+        return mcnemar_p(*changes[0][:2])
+    generator = np.random.default_rng(seed)
+    tossed, seen = np.zeros(TOSSES), 0.0
+    for gained, lost, count in changes:
+        changed = gained + lost
+        tossed += (2 * generator.binomial(changed, 0.5, size=TOSSES) - changed) / count
+        seen += (gained - lost) / count
+    # A draw as large as what was seen may differ from it by rounding.
+    return float(1 + (np.abs(tossed) >= abs(seen) - 1e-12).sum()) / (1 + TOSSES)
 
 
 def mean_of_shares(shares: Sequence[tuple[int, int]], *, draws: int = 10_000, seed: int = 0) -> Interval:

@@ -28,6 +28,7 @@ LEVELS = [
     {"analysis", "_card"},
     {"plots"},
     {"benchmarks"},
+    {"reports"},
     {"bench_generate", "studies"},
     {"family"},
     {"cli"},

@@ -76,7 +76,7 @@ def test_wheel_carries_the_dashboard_and_the_embedded_family(names):
     for name in EMBEDDED_NAMES:
         assert f"delcore/embedded/{name}.safetensors" in names
     assert "delcore/embedded/card.json" in names
-    assert "delcore/benchmarks/report.css" in names
+    assert "delcore/reports/report.css" in names
     assert "delcore/_dashboard/streamlit_app.py" in names
     pages = [path.name for path in (ROOT / "dashboard" / "pages").glob("*.py")]
     assert pages

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delcore.analysis.predictions import SPAN_KINDS, DigitPredictions
+from delcore.analysis.ranks import true_digit_ranks
 from delcore.analysis.results import Axis, Measured
 from delcore.errors import InputError
 from delcore.intervals import Interval, Ratio, bootstrap_ratio
@@ -59,6 +60,7 @@ MEASURES: Mapping[str, DigitMeasure] = MappingProxyType(
             "digit accuracy", "", lambda p: (p.probabilities.argmax(-1) == p.digit).astype(np.float64)
         ),
         "true_probability": DigitMeasure("probability of the true digit", "", _true_probabilities),
+        "rank": DigitMeasure("rank of the true digit, from 1 to 10", "", true_digit_ranks),
         "mass": DigitMeasure("digit mass", "", lambda p: p.mass),
         "neighbour_mass": DigitMeasure(
             "probability of the two neighbours", "", lambda p: (p.probabilities * (_offsets(p) == 1)).sum(-1)

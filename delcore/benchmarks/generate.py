@@ -24,7 +24,7 @@ class Answer(NamedTuple):
         output: its text, up to the end token or the first marker.
         tokens: how many it wrote, the end token and those of the marker included.
         finish: "end" (its end token), "marker" (the next question), "length" (no room left), or "prompt_too_long" (the
-            prompt fills the context, and nothing was written).
+            prompt fills the context, or has no tokens to go on from, and nothing was written).
     """
 
     output: str

@@ -21,7 +21,7 @@ from delcore.benchmarks.values import (
     rough,
 )
 from delcore.errors import InputError
-from delcore.intervals import Interval, mcnemar_p, mean_of_changes, mean_of_shares, wilson_interval
+from delcore.intervals import Interval, mean_of_changes, mean_of_shares, tossed_mean_p, wilson_interval
 
 Record = Mapping[str, Any]
 WAYS = ("strict", "flexible")
@@ -40,6 +40,11 @@ def unread_share(records: Sequence[Record], way: str = "strict") -> Interval | N
     """Share of items whose answer could not be read, with Wilson's 95 % interval. None without items."""
     _check_way(way)
     return wilson_interval(sum(record[way] is None for record in records), len(records)) if records else None
+
+
+def cut_share(records: Sequence[Record]) -> Interval | None:
+    """Share of items whose answer was cut at the length limit, with Wilson's 95 % interval. None without items."""
+    return wilson_interval(sum(record["finish"] == "length" for record in records), len(records)) if records else None
 
 
 def mean_accuracy(tasks: Sequence[Sequence[Record]], way: str = "strict", *, seed: int = 0) -> Interval | None:
@@ -81,7 +86,7 @@ class Comparison:
     """Items that only the first gets right."""
 
     p: float
-    """Two-sided exact McNemar test; 1 where no item changed."""
+    """Two-sided: McNemar's exact test, or over several tasks that of `tossed_mean_p`; 1 where no item changed."""
 
 
 def compare(first: Sequence[Record], second: Sequence[Record], way: str = "strict") -> Comparison | None:
@@ -101,12 +106,12 @@ def compare(first: Sequence[Record], second: Sequence[Record], way: str = "stric
 def compare_means(
     pairs: Sequence[tuple[Sequence[Record], Sequence[Record]]], way: str = "strict", *, seed: int = 0
 ) -> Comparison | None:
-    """Compare the unweighted means over several tasks; the test pools the changed items of all tasks.
+    """Compare the unweighted means over several tasks; tested is the mean, in which every task weighs the same.
 
     Args:
         pairs: records of the first and the second model, for each task.
         way: which reading counts.
-        seed: of the resampling.
+        seed: of the resampling and of the test.
 
     Raises:
         InputError: the items of a task are not the same.
@@ -116,7 +121,7 @@ def compare_means(
     if not changes or not all(count for *_, count in changes):
         return None
     gained, lost = (sum(change[i] for change in changes) for i in (0, 1))
-    return Comparison(mean_of_changes(changes, seed=seed), gained, lost, mcnemar_p(gained, lost))
+    return Comparison(mean_of_changes(changes, seed=seed), gained, lost, tossed_mean_p(changes, seed=seed))
 
 
 def _count_changes(first: Sequence[Record], second: Sequence[Record], way: str) -> tuple[int, int, int]:

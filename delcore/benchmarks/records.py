@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from delcore.benchmarks.saved_runs import HEADER, RECORDS, read_header
+from delcore.benchmarks.saved_runs import HEADER, RECORDS, parse_line, read_header
 from delcore.checkpoints import write_synced
 from delcore.errors import InputError
 
@@ -50,17 +50,10 @@ def read_parts(path: Path) -> Parts:
     parts: Parts = defaultdict(dict)
     for file in sorted(path.glob(PARTS)):
         for line in file.read_bytes().split(b"\n")[:-1]:
-            if (found := _parse(line)) is not None:
+            found = parse_line(line)
+            if found is not None and {"index", "part"} <= found.keys():
                 parts[found.pop("index")][found.pop("part")] = found
     return dict(parts)
-
-
-def _parse(line: str | bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) and "index" in value else None
 
 
 # ---------------------------------------------------------------- writing

@@ -4,29 +4,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from delcore.benchmarks.metrics import accuracy, unread_share
 from delcore.benchmarks.records import write_run
-from delcore.benchmarks.saved_runs import EvaluationRun, read_run
-from delcore.benchmarks.scoring import remake_record
+from delcore.benchmarks.saved_runs import EvaluationRun, load_run
+from delcore.benchmarks.scoring import READER_VERSION, remake_record
 from delcore.benchmarks.settings import installed_versions
 from delcore.benchmarks.tasks import get_task
-from delcore.errors import InputError
+from delcore.intervals import Interval
 from delcore.runs import Progress
 
 
 def rescore(path: Path, progress: Progress | None = None) -> EvaluationRun:
     """Read the outputs of a run again, without a model, and replace its records.
 
-    What programs printed is read again too; they are not run. The header gains "rescored_with", the versions that read.
+    What programs printed is read again too; they are not run. The header gets the reader's version as it is now, and
+    "rescored_with", the versions that read.
 
     Raises:
         InputError: no such run, one that is not finished, or records that cannot be read.
     """
-    run = read_run(path)
-    if not run.finished:
-        raise InputError(
-            f"{path} has {len(run.records)} of {run.header['items']} records, so it is not finished. "
-            "Go on with the command that began it."
-        )
+    run = load_run(path)
     task = get_task(run.header["task"])
     if progress and run.header["task_version"] != task.version:
         progress(
@@ -34,7 +31,7 @@ def rescore(path: Path, progress: Progress | None = None) -> EvaluationRun:
             "Prompts and right answers stay as they were."
         )
     records = [remake_record(record) for record in run.records]
-    header = {**run.header, "rescored_with": installed_versions()}
+    header = {**run.header, "reader_version": READER_VERSION, "rescored_with": installed_versions()}
     write_run(path, header, records)
     return EvaluationRun(path, header, records)
 
@@ -43,17 +40,17 @@ def rescore(path: Path, progress: Progress | None = None) -> EvaluationRun:
 
 
 def summarise(run: EvaluationRun) -> dict[str, Any]:
-    """A run in one row; shares are of all its items, from 0 to 1."""
+    """A run in one row; shares are of all its items, from 0 to 1, and None without items."""
 
-    def share(hits: Sequence[bool]) -> float:
-        return sum(hits) / len(hits)
+    def share(found: Interval | None) -> float | None:
+        return found.mean if found else None
 
     return {
         "task": run.header["task"],
         "items": len(run.records),
-        "strict": share([record["correct_strict"] for record in run.records]),
-        "flexible": share([record["correct_flexible"] for record in run.records]),
-        "unread": share([record["flexible"] is None for record in run.records]),
+        "strict": share(accuracy(run.records)),
+        "flexible": share(accuracy(run.records, "flexible")),
+        "unread": share(unread_share(run.records, "flexible")),
         "seconds": run.header["seconds"],
         "path": str(run.path),
     }
@@ -64,9 +61,10 @@ def format_summaries(rows: Sequence[dict[str, Any]]) -> str:
     width = max(len("task"), *(len(row["task"]) for row in rows))
     lines = [f"{'task':<{width}}  {'n':>5}  strict %  flexible %  unread %  seconds"]
     for row in rows:
-        strict, flexible, unread = (100 * row[name] for name in ("strict", "flexible", "unread"))
+        shares = (row[name] for name in ("strict", "flexible", "unread"))
+        strict, flexible, unread = ("–" if share is None else f"{100 * share:.1f}" for share in shares)
         seconds = "–" if row["seconds"] is None else f"{row['seconds']:.1f}"
         lines.append(
-            f"{row['task']:<{width}}  {row['items']:>5}  {strict:8.1f}  {flexible:10.1f}  {unread:8.1f}  {seconds:>7}"
+            f"{row['task']:<{width}}  {row['items']:>5}  {strict:>8}  {flexible:>10}  {unread:>8}  {seconds:>7}"
         )
     return "\n".join(lines)

@@ -22,7 +22,7 @@ from delcore.benchmarks.generate import Answer, Batch, answer_greedily
 from delcore.benchmarks.prompts import CUTS, find_program, program_prompt
 from delcore.benchmarks.records import Parts, PartsFile, open_run, read_parts, write_run
 from delcore.benchmarks.saved_runs import EvaluationRun, read_run
-from delcore.benchmarks.scoring import make_record, score_program
+from delcore.benchmarks.scoring import make_record, remake_record, score_program
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model, make_header
 from delcore.benchmarks.tasks import Item, Task, get_task, load_task
 from delcore.config import process_rank
@@ -48,7 +48,7 @@ def evaluate_model(
 
     Args:
         config: the run.
-        loaded: a model in place of `config.model`.
+        loaded: a model in place of `config.model` (it is moved to `config.device` and `config.dtype`, and stays so).
         progress: called with one line of text from time to time.
 
     Raises:
@@ -153,14 +153,17 @@ def run_job(
 
 
 def records_of(job: Job, kept: Mapping[int, dict[str, Any]], parts: Parts) -> list[dict[str, Any]]:
-    """A record for every item: one that was there, or one made of what was written."""
+    """A record for every item: one that was there, read by today's reader too, or one made of what was written."""
     missing = [i for i in range(len(job.items)) if i not in kept and i not in parts]
     if missing:
         raise InputError(
             f"{len(missing)} items have no answer in {job.path}. All processes must write to the same disk; "
             "the same command goes on with what is missing."
         )
-    return [kept.get(i) or make_record(facts_of(item, i), parts[i]) for i, item in enumerate(job.items)]
+    return [
+        remake_record(kept[i]) if i in kept else make_record(facts_of(item, i), parts[i])
+        for i, item in enumerate(job.items)
+    ]
 
 
 def pending(job: Job, kept: Mapping[int, Any], parts: Parts, part: str) -> dict[int, str]:

@@ -87,7 +87,7 @@ def read_run(path: Path) -> EvaluationRun:
     header, file = read_header(path), path / RECORDS
     # Only "\n" ends a line: a model's text may hold other separators.
     lines = _read(file).split("\n") if file.is_file() else [""]
-    if not lines[-1] or _parse(lines[-1]) is None:
+    if not lines[-1] or parse_line(lines[-1]) is None:
         lines.pop()
     records = [_check_record(file, number, line) for number, line in enumerate(lines, 1)]
     if len({record["id"] for record in records}) < len(records):
@@ -102,7 +102,7 @@ def read_header(path: Path) -> dict[str, Any]:
         InputError: it cannot be read, is of another format, or lacks something.
     """
     file = path / HEADER
-    header = _parse(_read(file))
+    header = parse_line(_read(file))
     if header is None:
         raise InputError(f"{file} is cut or no JSON object. Remove the folder, or take it from its origin.")
     if header.get("format") != FORMAT:
@@ -111,6 +111,8 @@ def read_header(path: Path) -> dict[str, Any]:
             f"Read it with the delcore that wrote it{_writer(header)}, or run the evaluation again."
         )
     _check_fields(header, HEADER_FIELDS, str(file))
+    if "reader_version" in header:
+        _check_fields(header, {"reader_version": (int,)}, str(file))
     return header
 
 
@@ -121,14 +123,14 @@ def _writer(header: Mapping[str, Any]) -> str:
 
 def _check_record(file: Path, number: int, line: str) -> dict[str, Any]:
     where = f"{file}, line {number}"
-    record = _parse(line)
+    record = parse_line(line)
     if record is None:
         raise InputError(f"{where} is cut or no JSON object. Take the folder from its origin, or run it again.")
     _check_fields(record, RECORD_FIELDS, where)
     if record["kind"] not in KINDS:
         raise InputError(f"{where}: `kind` must be one of {', '.join(KINDS)}; got {record['kind']!r:.40}.")
     if any(record[f"correct_{way}"] and record[way] is None for way in ("strict", "flexible")):
-        raise InputError(f"{where}: an answer that was not read cannot be right. Score the run again with --rescore.")
+        raise InputError(f"{where}: an answer that was not read cannot be right. Run the evaluation again.")
     return record
 
 
@@ -143,7 +145,8 @@ def _read(path: Path) -> str:
         ) from None
 
 
-def _parse(text: str) -> dict[str, Any] | None:
+def parse_line(text: str | bytes) -> dict[str, Any] | None:
+    """The JSON object that a text is; None if it is cut or something else."""
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -175,7 +178,8 @@ def check_comparable(first: EvaluationRun, second: EvaluationRun) -> None:
     Settings that only change how fast a run goes, or how precisely, may differ; a report shows them.
 
     Raises:
-        InputError: one line that names the first field in which they differ.
+        InputError: one line that names the first field in which they differ. A run from before headers told the
+            version of the reader differs in it from any other.
     """
     other = _what_must_match(second)
     for field, value in _what_must_match(first).items():
@@ -185,6 +189,13 @@ def check_comparable(first: EvaluationRun, second: EvaluationRun) -> None:
                 f"{first.path} and {second.path} cannot be compared: they differ in `{field}`{shown}. "
                 "Evaluate both in the same way."
             )
+    readers = [run.header.get("reader_version") for run in (first, second)]
+    if None in readers or readers[0] != readers[1]:
+        known = " and ".join("unknown" if version is None else str(version) for version in readers)
+        raise InputError(
+            f"{first.path} and {second.path} cannot be compared: their answers were not read in the same way "
+            f"(`reader_version` {known}). Score both with --rescore."
+        )
 
 
 def _what_must_match(run: EvaluationRun) -> dict[str, Any]:

@@ -21,6 +21,10 @@ _UNFINISHED = re.compile(
     r"(?:(?<=[^\W_])|(?<=[\\=^])|(?<=\d[.,:/])|(?<=\d\s/)|(?<=\d\s/\s)|(?<=\d/\s))\Z"
 )
 
+READER_VERSION = 1
+"""Of the way from a text to a verdict. Runs of different versions are not compared, so raise it with every change here
+or in `delcore.answers` after which some text is read or judged in another way."""
+
 PROGRAM_FIELDS = ("prompt", "output", "tokens", "finish", "status", "printed", "detail")
 """What a record keeps of a program, also where words answered."""
 

@@ -12,6 +12,7 @@ import torch
 
 from delcore.benchmarks.prompts import check_style
 from delcore.benchmarks.saved_runs import FORMAT
+from delcore.benchmarks.scoring import READER_VERSION
 from delcore.benchmarks.tasks import Item, Task, fingerprint_items, get_task
 from delcore.errors import InputError
 from delcore.models import LoadedModel
@@ -97,6 +98,7 @@ def make_header(
         "format": FORMAT,
         "task": task.name,
         "task_version": task.version,
+        "reader_version": READER_VERSION,
         "style": config.style,
         "model": loaded.card.name,
         "model_source": loaded.card.source,

@@ -39,7 +39,7 @@ def _run_evaluate(arguments: argparse.Namespace) -> None:
     from delcore.benchmarks.rescore import format_summaries, rescore, summarise
 
     if arguments.report:
-        from delcore.benchmarks.report import write_report
+        from delcore.reports.report import write_report
 
         paths = write_report([run for path in arguments.report for run in find_runs(path)], arguments.out)
         print_text("\n".join(str(path) for path in paths))

@@ -33,6 +33,7 @@ def header(items, **fields):
         "format": 1,
         "task": "gsm8k",
         "task_version": 1,
+        "reader_version": 1,
         "style": "cot",
         "model": "model-a",
         "model_source": "hub",

@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from delcore import bench_generate
 from delcore.benchmarks import runner
 from delcore.benchmarks.saved_runs import read_run
+from delcore.benchmarks.settings import EvaluationConfig
+from delcore.readout import PLAIN
 from tests.benchmarks.files_for_tests import write_all
-from tests.models_for_tests import save_tiny
+from tests.models_for_tests import save_tiny, tiny_loaded
 from tests.test_cli import assert_refused, run_cli
 
 
@@ -110,3 +114,22 @@ def test_bench_of_answering_prints_both_ratios(capsys):
     assert result["settings"]["items"] == 4
     assert all(low > 0 for low in result["items_per_second"] + result["tokens_per_second"])
     assert_refused(capsys, *arguments, "--benchmark", "gsm8k,svamp", words=["must name one"])
+
+
+def test_bench_of_answering_asks_both_sides_the_same_in_the_same_way(monkeypatch):
+    loaded, calls = tiny_loaded(context=32), []
+    loaded.model.generation_config.repetition_penalty = 1.5
+    usual = loaded.model.generate
+    monkeypatch.setattr(loaded.model, "generate", lambda **given: calls.append(given) or usual(**given))
+    monkeypatch.setattr(bench_generate, "load_model", lambda *_, **__: loaded)
+    prompts = ["1 + 1 =", "1<|end|>2", "7" * 30, "7" * 40]  # the last is too long, the one before nearly
+    items = [SimpleNamespace(prompt=prompt) for prompt in prompts]
+    monkeypatch.setattr(bench_generate, "load_task", lambda *_: items)
+    config = EvaluationConfig("tiny", ["arithmetic"], batch_size=1, max_new_tokens=3, device="cpu")
+    bench_generate.bench_generation(config, rounds=1)
+    ours, loop = calls[1:4], calls[4:]
+    assert sorted(call["input_ids"].tolist() for call in loop) == sorted(call["input_ids"].tolist() for call in ours)
+    assert (
+        sorted(call["max_new_tokens"] for call in loop) == sorted(call["max_new_tokens"] for call in ours) == [1, 3, 3]
+    )
+    assert all(PLAIN.items() <= call.items() for call in calls)

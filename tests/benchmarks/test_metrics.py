@@ -1,5 +1,6 @@
 """Measures against values worked by hand, slow second implementations, and empty or hopeless runs."""
 
+import itertools
 import math
 import statistics
 import time
@@ -14,6 +15,7 @@ from delcore.benchmarks.metrics import (
     accuracy,
     compare,
     compare_means,
+    cut_share,
     mean_accuracy,
     measure_distances,
     place_accuracy,
@@ -40,21 +42,47 @@ def test_accuracy_is_over_all_items_and_unread_is_wrong():
 
 def test_no_items_give_none_everywhere():
     nothing = measure_distances([])
-    assert accuracy([]) is unread_share([]) is mean_accuracy([]) is mean_accuracy([[]]) is compare([], []) is None
+    assert (
+        accuracy([])
+        is unread_share([])
+        is cut_share([])
+        is mean_accuracy([])
+        is mean_accuracy([[]])
+        is compare([], [])
+        is None
+    )
     assert place_accuracy([]) == {} and nothing.count == nothing.read == 0
     assert nothing.mean_absolute is nothing.median_absolute is nothing.log_mae is None
     assert nothing.symmetric_relative is nothing.same_magnitude is None
 
 
-@pytest.mark.parametrize(("answer", "share"), [("42", 1.0), ("41", 0.0), (None, 0.0)])
-@pytest.mark.parametrize("count", [1, 5])
-def test_all_right_all_wrong_and_all_unread_are_free_of_nan(answer, share, count):
-    run = records(*[answer] * count)
+GOLDS = ("42", "7", "0.5", "100")
+
+
+@pytest.mark.parametrize(
+    ("answers", "share", "places", "relative"),
+    [
+        (GOLDS, 1, {2: (1, 1), 1: (2, 2), 0: (4, 4), -1: (1, 1)}, 0),
+        (
+            ("41", "-8", "0.6", "10"),
+            0,
+            {2: (0, 1), 1: (1, 2), 0: (2, 4), -1: (0, 1)},
+            (1 / 83 + 1 + 1 / 11 + 9 / 11) / 4,
+        ),
+        ((None,) * 4, 0, {2: (0, 1), 1: (0, 2), 0: (0, 4), -1: (0, 1)}, 1),
+    ],
+    ids=["right", "wrong", "unread"],
+)
+@pytest.mark.parametrize("count", [1, 4])
+def test_all_right_all_wrong_and_all_unread_are_free_of_nan(answers, share, places, relative, count):
+    run = [record(i, gold, answer) for i, (gold, answer) in enumerate(zip(GOLDS, answers, strict=True))][-count:]
     assert accuracy(run).mean == mean_accuracy([run]).mean == share
-    assert all(one.mean in (0.0, 0.5, 1.0, share) for one in place_accuracy(run).values())
     distances = measure_distances(run)
     assert 0 <= distances.symmetric_relative <= 1
-    assert (distances.mean_absolute is None) == (answer is None)
+    assert (distances.mean_absolute is None) == (answers[-1] is None)
+    if count == 4:
+        assert shares(place_accuracy(run)) == places
+        assert distances.symmetric_relative == pytest.approx(relative)
 
 
 def test_mean_accuracy_weighs_tasks_alike():
@@ -87,6 +115,42 @@ def test_compare_of_a_model_with_itself_is_no_difference():
 def test_compare_means_weighs_tasks_alike():
     found = compare_means([(records("1", "1"), records("42", "42")), (records(*["42"] * 8), records(*["42"] * 8))])
     assert found.difference.mean == 0.5 and (found.gained, found.lost) == (2, 0)
+
+
+def changed(gained, lost, count):
+    """Records of two models on one task."""
+    same = ["1"] * (count - gained - lost)
+    return records(*["1"] * gained, *["42"] * lost, *same), records(*["42"] * gained, *["1"] * lost, *same)
+
+
+def test_compare_means_tests_the_mean_that_it_shows():
+    small, large = changed(16, 0, 200), changed(0, 170, 5000)
+    found = compare_means([small] * 6 + [large])
+    assert found.difference.mean == pytest.approx((6 * 16 / 200 - 170 / 5000) / 7)
+    assert found.p < 0.0001  # nine standard deviations of the tosses
+    # Many losses in one large task are no sign that the mean falls.
+    found = compare_means([changed(10, 10, 200)] * 6 + [large])
+    assert found.difference.mean == pytest.approx(-0.034 / 7)
+    assert found.p > 0.5
+
+
+def test_compare_means_agrees_with_every_toss_in_turn():
+    changes = [(4, 1, 8), (0, 2, 5), (3, 1, 11)]
+    steps = [1 / n for gained, lost, n in changes for _ in range(gained + lost)]
+    seen = abs(sum((gained - lost) / n for gained, lost, n in changes))
+    tosses = [
+        abs(sum(s * x for s, x in zip(signs, steps, strict=True)))
+        for signs in itertools.product((-1, 1), repeat=len(steps))
+    ]
+    p = sum(one >= seen - 1e-9 for one in tosses) / len(tosses)
+    pairs = [changed(*one) for one in changes]
+    assert compare_means(pairs).p == pytest.approx(p, abs=0.006)
+    assert compare_means([pair[::-1] for pair in pairs]).p == compare_means(pairs).p
+    assert compare_means(pairs[:1]).p == 2 * (1 + 5) / 2**5
+
+
+def test_compare_means_without_a_change_is_no_evidence():
+    assert compare_means([changed(0, 0, 3), changed(0, 0, 2)]).p == 1
 
 
 @pytest.mark.parametrize("second", [records("42"), [record(0), record(2)], [record(0), record(0)]])

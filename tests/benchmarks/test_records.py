@@ -72,8 +72,9 @@ def test_damaged_line_in_the_middle_costs_only_its_item(tmp_path):
             file.add(i, "text", TEXT)
     path = tmp_path / "parts-0.jsonl"
     first, second, third = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + second[:10] + b"\xff\n" + third)
-    assert list(read_parts(tmp_path)) == [0, 2]
+    for damaged in (second[:10] + b"\xff\n", b'{"index": 1}\n', b"[" * 100_000 + b"\n"):
+        path.write_bytes(first + damaged + third)
+        assert list(read_parts(tmp_path)) == [0, 2]
 
 
 def test_two_runs_do_not_write_into_one_folder(tmp_path):

@@ -15,16 +15,17 @@ import torch
 import delcore
 from delcore import InputError
 from delcore.benchmarks import rescore as rescoring
-from delcore.benchmarks import runner
+from delcore.benchmarks import runner, scoring
 from delcore.benchmarks.generate import Answer
 from delcore.benchmarks.rescore import format_summaries, rescore, summarise
 from delcore.benchmarks.runner import evaluate_model
-from delcore.benchmarks.saved_runs import HEADER, HEADER_FIELDS, RECORD_FIELDS, RECORDS, read_run
+from delcore.benchmarks.saved_runs import HEADER, HEADER_FIELDS, RECORD_FIELDS, RECORDS, load_run, read_run
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model
 from delcore.benchmarks.tasks import load_task
 from delcore.errors import StoppedError
 from delcore.programs import check_sandbox
 from tests.benchmarks.files_for_tests import LOCAL, write_all
+from tests.benchmarks.runs_for_tests import write_run
 from tests.models_for_tests import save_tiny, tiny_loaded
 
 LAUNCH = Path(delcore.__file__).parent / "launch" / "several_gpus.yaml"
@@ -339,6 +340,22 @@ def test_reading_again_mends_the_records_and_keeps_the_rest(config):
     assert rescore(run.path).records == run.records
 
 
+def test_run_from_before_readers_had_versions_goes_on_and_gets_one(config, written):
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    assert run.header["reader_version"] == scoring.READER_VERSION
+    old = {key: value for key, value in run.header.items() if key != "reader_version"}
+    (run.path / HEADER).write_text(json.dumps(old))
+    assert evaluate_model(config, loaded=tiny_loaded())[0].header == old  # finished: left as it is
+    assert rescore(run.path).header["reader_version"] == scoring.READER_VERSION
+    (run.path / HEADER).write_text(json.dumps(old))
+    lines = [json.dumps({**record, "flexible": None, "correct_flexible": False}) for record in run.records]
+    (run.path / RECORDS).write_text("\n".join(lines[:-1]) + "\n")
+    (again,) = evaluate_model(config, loaded=tiny_loaded())
+    assert again.header["reader_version"] == scoring.READER_VERSION
+    assert again.records == run.records  # what the older reader left is read by today's
+    assert len(written) == 10
+
+
 def test_reading_again_says_that_the_task_has_changed(config, monkeypatch):
     (run,) = evaluate_model(config, loaded=tiny_loaded())
     newer = dataclasses.replace(rescoring.get_task("arithmetic"), version=2)
@@ -352,7 +369,7 @@ def test_unfinished_run_is_not_read_again(config, monkeypatch):
     monkeypatch.setattr(runner.PartsFile, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         evaluate_model(config, loaded=tiny_loaded())
-    with pytest.raises(InputError, match="has 0 of 9 records, so it is not finished"):
+    with pytest.raises(InputError, match="holds 0 of 9 items: it was stopped"):
         rescore(config.out / "arithmetic")
 
 
@@ -366,6 +383,12 @@ def test_summary_counts_every_item(config, monkeypatch):
     header, line = format_summaries([row]).splitlines()
     assert header.split() == ["task", "n", "strict", "%", "flexible", "%", "unread", "%", "seconds"]
     assert line.split()[:5] == ["arithmetic", "9", "11.1", "22.2", "66.7"]
+
+
+def test_summary_of_a_run_without_items_has_no_shares(tmp_path):
+    row = summarise(load_run(write_run(tmp_path / "empty", [])))
+    assert (row["items"], row["strict"], row["flexible"], row["unread"]) == (0, None, None, None)
+    assert format_summaries([row]).splitlines()[1].split() == ["gsm8k", "0", "–", "–", "–", "12.5"]
 
 
 # ---------------------------------------------------------------- processes of their own

@@ -53,6 +53,7 @@ def test_folder_that_is_none_or_lacks_a_file_is_refused(tmp_path):
             for name in HEADER_FIELDS
         ],
         (json.dumps(header(1, seed="0")).encode(), "`seed` must be int"),
+        (json.dumps(header(1, reader_version="1")).encode(), "`reader_version` must be int"),
         (json.dumps(header(True)).encode(), "`items` must be int"),
         (json.dumps(header(3)).encode(), "1 of 3 items"),
     ],
@@ -123,6 +124,21 @@ def test_runs_on_other_items_are_refused_by_the_field(tmp_path, field, lines):
     second = load_run(write_run(tmp_path / "second", lines))
     with pytest.raises(InputError, match=f"`{field}`"):
         check_comparable(first, second)
+
+
+@pytest.mark.parametrize(
+    ("versions", "shown"), [((1, 2), r"1 and 2"), ((1, None), "1 and unknown"), ((None, None), "unknown and unknown")]
+)
+def test_runs_of_other_readers_are_refused_with_the_remedy(tmp_path, versions, shown):
+    runs = []
+    for number, version in enumerate(versions):
+        folder = write_run(tmp_path / str(number), records("42"), reader_version=version)
+        if version is None:  # as before headers told it
+            old = {key: value for key, value in header(1).items() if key != "reader_version"}
+            (folder / "evaluation.json").write_text(json.dumps(old))
+        runs.append(load_run(folder))
+    with pytest.raises(InputError, match=rf"\(`reader_version` {shown}\)\. Score both with --rescore"):
+        check_comparable(*runs)
 
 
 def test_runs_of_other_models_batches_and_machines_may_be_compared(tmp_path):

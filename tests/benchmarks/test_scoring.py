@@ -110,6 +110,7 @@ def test_program_that_answers_is_the_record_and_else_the_words_are():
         ("17", None),
         ("12 apples", "12"),
         ("12 ", "12"),
+        ("15\n", "15"),
     ],
 )
 def test_number_that_was_cut_where_the_room_ended_is_not_read(output, flexible):

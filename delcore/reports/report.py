@@ -6,9 +6,11 @@ delcore evaluate --report runs/gsm8k-mle runs/gsm8k-del
 from collections.abc import Sequence
 from pathlib import Path
 
-from delcore.benchmarks.markup import Section, render_html, render_markdown
 from delcore.benchmarks.saved_runs import EvaluationRun, check_comparable, load_run
-from delcore.benchmarks.sections import (
+from delcore.checkpoints import write_synced
+from delcore.errors import InputError
+from delcore.reports.markup import Section, render_html, render_markdown
+from delcore.reports.sections import (
     accuracy_section,
     by_task,
     comparison_section,
@@ -21,8 +23,6 @@ from delcore.benchmarks.sections import (
     published_section,
     unread_section,
 )
-from delcore.checkpoints import write_synced
-from delcore.errors import InputError
 
 TITLE = "Evaluation report"
 
@@ -65,7 +65,8 @@ def check_runs(runs: Sequence[EvaluationRun]) -> None:
     for task, group in by_task(runs):
         first: dict[tuple[str, str], EvaluationRun] = {}
         for run in group:
-            check_comparable(group[0], run)
+            if run is not group[0]:
+                check_comparable(group[0], run)
             if (twin := first.setdefault(run.model, run)) is not run:
                 raise InputError(
                     f"{twin.path} and {run.path} are the same model (`model_fingerprint`) on {task}. Leave one out."

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delcore.benchmarks.report import write_report
+from delcore.reports.report import write_report
 from tests.benchmarks.runs_for_tests import records, write_run
 from tests.screenshots import CHROMIUM, browser
 

@@ -5,7 +5,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations, groupby
 
-from delcore.benchmarks.cells import (
+from delcore.benchmarks.metrics import (
+    WAYS,
+    Comparison,
+    accuracy,
+    compare,
+    compare_means,
+    cut_share,
+    mean_accuracy,
+    measure_distances,
+    place_accuracy,
+    unread_share,
+)
+from delcore.benchmarks.saved_runs import EvaluationRun
+from delcore.benchmarks.tasks import SEVEN, TASKS
+from delcore.intervals import TOSSES, Interval
+from delcore.plots import figure_html, place_title, plot_place_accuracy
+from delcore.reports.cells import (
     NOTHING,
     format_items,
     format_json,
@@ -14,23 +30,8 @@ from delcore.benchmarks.cells import (
     format_short,
     task_title,
 )
-from delcore.benchmarks.markup import Section, Table
-from delcore.benchmarks.metrics import (
-    WAYS,
-    Comparison,
-    accuracy,
-    compare,
-    compare_means,
-    mean_accuracy,
-    measure_distances,
-    place_accuracy,
-    unread_share,
-)
-from delcore.benchmarks.published import NOTE, PUBLISHED, SOURCE
-from delcore.benchmarks.saved_runs import EvaluationRun
-from delcore.benchmarks.tasks import SEVEN, TASKS
-from delcore.intervals import Interval
-from delcore.plots import figure_html, place_title, plot_place_accuracy
+from delcore.reports.markup import Section, Table
+from delcore.reports.published import NOTE, PUBLISHED, SOURCE
 
 Labels = Mapping[tuple[str, str], str]
 ModelKey = tuple[str, str]
@@ -72,7 +73,7 @@ def by_model(runs: Sequence[EvaluationRun]) -> dict[ModelKey, dict[str, Evaluati
 
 
 def accuracy_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
-    """Accuracy and unread share of every run."""
+    """Accuracy, unread and cut share of every run."""
     rows = [
         [
             task_title(task),
@@ -81,15 +82,17 @@ def accuracy_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
             format_items(run),
             *(format_percent(accuracy(run.records, way)) for way in WAYS),
             *(format_percent(unread_share(run.records, way)) for way in WAYS),
+            format_percent(cut_share(run.records)),
         ]
         for task, group in by_task(runs)
         for run in group
     ]
     text = (
         "Percent of all items, with Wilson's 95 % interval. Strict counts what a text states as its answer; flexible "
-        "also takes the last thing in it that could be one. What could not be read is wrong, and unread."
+        "also takes the last thing in it that could be one. What could not be read is wrong, and unread. "
+        "Cut are answers that had not ended at the length limit."
     )
-    header = ["task", "model", "style", "items", "strict", "flexible", "unread, strictly", "unread, flexibly"]
+    header = ["task", "model", "style", "items", "strict", "flexible", "unread, strictly", "unread, flexibly", "cut"]
     return Section("Accuracy", [text], Table(header, rows))
 
 
@@ -144,7 +147,15 @@ def comparison_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section
         f"Of {len(rows)} comparisons some come out by chance; p is not corrected for that."
     )
     header = ["task", "first", "second", "reading", "difference", "only first", "only second", "p"]
-    return Section("Comparison", [text], Table(header, rows))
+    return Section("Comparison", [text, *([_MEAN_TEST] if len(whole) > 1 else [])], Table(header, rows))
+
+
+_MEAN_TEST = (
+    "For the mean of the seven, p is the two-sided test of the mean that is shown: either model wins each changed item "
+    f"by a toss, every task weighs the same, and p is the share of {TOSSES:,} such draws with a mean at least as far "
+    "from 0. The items that only one model gets right are counted over all seven tasks, and the largest has most of "
+    "them: they may lean the other way."
+)
 
 
 def _comparison_row(
@@ -272,9 +283,14 @@ def provenance_sections(runs: Sequence[EvaluationRun], labels: Labels) -> list[S
     sections = [Section("How the runs were made")]
     for _, group in by_task(runs):
         for run in group:
-            names = ("task", "task_version", "style", "model", "model_source", "model_fingerprint", "data_sha256")
-            facts = [(name, run.header[name]) for name in (*names, "items", "seed", "seconds", "settings", "versions")]
+            facts = [(name, run.header.get(name, NOTHING)) for name in _PROVENANCE]
             rows = [[name, value if isinstance(value, str) else format_json(value)] for name, value in facts]
             title = f"{task_title(run.task)}, {labels[run.model]}"
             sections.append(Section(title, table=Table(["field", "value"], rows), level=3))
     return sections
+
+
+_PROVENANCE = (
+    *("task", "task_version", "style", "model", "model_source", "model_fingerprint", "data_sha256", "items", "seed"),
+    *("seconds", "settings", "versions", "reader_version", "rescored_with"),
+)

@@ -7,12 +7,12 @@ import pytest
 
 from delcore import InputError
 from delcore.benchmarks.metrics import compare
-from delcore.benchmarks.published import PUBLISHED
-from delcore.benchmarks.report import build_sections, write_report
 from delcore.benchmarks.saved_runs import load_run
-from delcore.benchmarks.sections import unread_form
 from delcore.benchmarks.tasks import SEVEN
-from tests.benchmarks.runs_for_tests import records, write_run
+from delcore.reports.published import PUBLISHED
+from delcore.reports.report import build_sections, write_report
+from delcore.reports.sections import unread_form
+from tests.benchmarks.runs_for_tests import header, records, write_run
 
 OTHER = {"model": "model-b", "model_fingerprint": "b" * 64}
 
@@ -43,10 +43,25 @@ def test_report_is_the_same_each_time(pair, tmp_path):
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
 
 
+def test_accuracy_table_holds_the_share_cut_at_the_length_limit(tmp_path):
+    lines = records("42", "42", "1", None)
+    for line, finish in zip(lines, ["length", "end", "marker", "length"], strict=True):
+        line["finish"] = finish
+    table = section("Accuracy", write_run(tmp_path / "run", lines)).table
+    row = dict(zip(table.header, table.rows[0], strict=True))
+    assert row["cut"] == "50.0 (15.0–85.0)"
+
+
 def test_accuracy_table_holds_both_readings_and_the_unread_share(pair):
     table = section("Accuracy", *pair).table
     assert table.rows[0][:4] == ["GSM8K", "model-a", "cot", "5"]
-    assert table.rows[0][4:] == ["40.0 (11.8–76.9)", "40.0 (11.8–76.9)", "20.0 (3.6–62.4)", "20.0 (3.6–62.4)"]
+    assert table.rows[0][4:] == [
+        "40.0 (11.8–76.9)",
+        "40.0 (11.8–76.9)",
+        "20.0 (3.6–62.4)",
+        "20.0 (3.6–62.4)",
+        "0.0 (0.0–43.4)",
+    ]
     assert table.rows[1][1] == "model-b"
 
 
@@ -80,6 +95,8 @@ def test_mean_is_told_only_where_all_seven_are_there(tmp_path):
     table = section("Mean of the seven, measured here", *folders).table
     assert [(row[0], row[1].split(" (")[0]) for row in table.rows] == [("a", "50.0"), ("b", "100.0")]
     assert section("Comparison", *folders).table.rows[-1][:4] == ["mean of the seven", "a", "b", "flexible"]
+    assert "the two-sided test of the mean that is shown" in section("Comparison", *folders).text[1]
+    assert len(section("Comparison", *folders[:2]).text) == 1
     less = section("Mean of the seven, measured here", *folders[2:])
     assert less.table is None
     assert less.text == [f"{name}: no mean over the seven. Missing: GSM8K." for name in "ab"]
@@ -96,6 +113,17 @@ def test_every_report_says_how_its_runs_were_made(pair, tmp_path):
         text = path.read_text(encoding="utf-8")
         for fact in ("a" * 64, "b" * 64, "d" * 64, "max", "seed", "version"):
             assert fact in text
+
+
+def test_reader_is_listed_and_a_run_without_its_version_is_reported_alone(tmp_path):
+    folder = write_run(tmp_path / "run", records("42"), rescored_with={"delcore": "0.2.0"})
+    facts = dict(section("GSM8K, model-a", folder).table.rows)
+    assert (facts["reader_version"], facts["rescored_with"]) == ("1", '{"delcore": "0.2.0"}')
+    old = {key: value for key, value in header(1).items() if key != "reader_version"}
+    (folder / "evaluation.json").write_text(json.dumps(old))
+    write_report([folder])
+    facts = dict(section("GSM8K, model-a", folder).table.rows)
+    assert facts["reader_version"] == facts["rescored_with"] == "–"
 
 
 def test_places_have_a_table_and_a_figure_with_one_library(pair, tmp_path):
@@ -180,7 +208,7 @@ def test_empty_run_is_reported_without_nan(tmp_path):
     other = write_run(tmp_path / "other", [], **OTHER)
     for path in write_report([empty, other]):
         assert not re.search(r"\bnan\b", path.read_text(encoding="utf-8"), re.IGNORECASE)
-    assert section("Accuracy", empty).table.rows[0][4:] == ["–"] * 4
+    assert section("Accuracy", empty).table.rows[0][4:] == ["–"] * 5
 
 
 def test_models_of_one_name_are_told_apart_by_their_fingerprints(tmp_path):

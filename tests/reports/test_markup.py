@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from delcore.benchmarks.markup import (
+from delcore.reports.markup import (
     Section,
     Table,
     escape_html,

@@ -120,7 +120,7 @@ def _numeric_columns(table: Table) -> list[bool]:
 
 def render_html(title: str, sections: Sequence[Section]) -> str:
     """The report as one page that needs nothing from elsewhere, in the reader's light or dark theme."""
-    style = resources.files("delcore.benchmarks").joinpath("report.css").read_text(encoding="utf-8")
+    style = resources.files("delcore.reports").joinpath("report.css").read_text(encoding="utf-8")
     body = "\n".join(_html_section(section) for section in sections)
     # Were anything to slip through, the page still could not reach out.
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
