@@ -17,11 +17,10 @@ from delcore.benchmarks.generate import answer_greedily
 from delcore.benchmarks.prompts import CUTS
 from delcore.benchmarks.settings import EvaluationConfig
 from delcore.benchmarks.tasks import get_task, load_task
-from delcore.data import pad_id
 from delcore.errors import InputError
 from delcore.models import LoadedModel, load_model
 from delcore.prepare import pick_device
-from delcore.readout import PLAIN, end_ids, prompt_ids
+from delcore.readout import plain_generation, prompt_ids
 
 Speed = dict[str, float]
 
@@ -81,7 +80,6 @@ def _in_batches(loaded: LoadedModel, prompts: dict[int, str], room: int, size: i
 def _one_by_one(loaded: LoadedModel, prompts: dict[int, str], room: int) -> Speed:
     started = time.perf_counter()
     model, tokenizer, card = loaded
-    ends = {"eos_token_id": sorted(end_ids(model, tokenizer)) or None, "pad_token_id": pad_id(tokenizer)}
     tokens = 0
     for prompt in prompts.values():
         ids = torch.tensor([prompt_ids(tokenizer, prompt)], device=model.device)
@@ -89,7 +87,8 @@ def _one_by_one(loaded: LoadedModel, prompts: dict[int, str], room: int) -> Spee
         if not 0 < length < card.context:
             continue  # as in batches: such a prompt gets no answer
         space = min(room, card.context - length)
-        out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=space, **ends, **PLAIN)
+        with plain_generation(model, tokenizer):
+            out = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=space)
         tokens += out.shape[1] - length
         tokenizer.decode(out[0, length:], skip_special_tokens=True)
     return _speed(len(prompts), tokens, started)
