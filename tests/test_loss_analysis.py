@@ -69,6 +69,12 @@ def test_dist2_is_the_divergence_of_its_target():
     assert found == pytest.approx(float(kl_nats(target, here.log())), abs=1e-4)
 
 
+def test_entropy_of_a_law_is_computed_and_not_solved_for():
+    found = scan_equilibria(["mle"], {"two": (0.5, 0.5, *(0.0,) * 8), "design": DESIGN_LAW})
+    exact = -sum(p * math.log(p) for p in DESIGN_LAW)
+    assert found.law_entropy_nats == pytest.approx([math.log(2), exact], abs=1e-12)
+
+
 def test_equilibrium_of_a_law_with_zeros_has_a_number_and_never_nan():
     law = (0.5, 0.5, *(0.0,) * 8)
     found = equilibrium("mle", law)

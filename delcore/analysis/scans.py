@@ -8,6 +8,7 @@ from torch import Tensor
 
 from delcore.analysis.outcomes import EquilibriumScan
 from delcore.analysis.places import measure_place_weights
+from delcore.analysis.records import entropy_nats
 from delcore.analysis.results import Provenance
 from delcore.arithmetic import LAWS, READINGS, Reading
 from delcore.equilibria import Equilibrium, check_law, equilibrium
@@ -48,7 +49,7 @@ def scan_equilibria(
         found = equilibrium(loss, law, alpha=weight, u=u, **(options or {}).get(loss, {}))
         entropy[here], kl[here], attained[here] = found.entropy_nats, found.kl_nats, found.attained
         probabilities[here] = found.probabilities
-    law_entropy = [equilibrium("mle", law).entropy_nats for law in targets]
+    law_entropy = [entropy_nats(law.tolist()) for law in targets]
     grid = (tuple(losses), tuple(laws), tuple(alphas), tuple(us))
     return EquilibriumScan(*grid, np.array(law_entropy), entropy, kl, attained, probabilities, Provenance())
 
@@ -91,7 +92,7 @@ def equilibrium_gaps(
                 known[law, u] = equilibrium(name, LAWS[law], alpha=alpha, u=u, embedding=embedding, **options)
             if not known[law, u].attained:
                 return None
-            gap = known[law, u].entropy_nats - equilibrium("mle", LAWS[law]).entropy_nats
+            gap = known[law, u].entropy_nats - entropy_nats(LAWS[law])
             for group in ("readings", "reading integers" if place >= 0 else "reading decimals"):
                 gaps[group].append(gap)
     return {group: sum(values) / len(values) for group, values in gaps.items()}
