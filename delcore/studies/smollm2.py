@@ -53,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", required=True, type=Path, help=f"folder with {TRAIN}, {TEST} and the benchmarks")
     parser.add_argument("--work", type=Path, required=True, help="folder of the runs")
     parser.add_argument("--out", type=Path, required=True, help="folder for adapters and results")
+    parser.add_argument("--benchmarks", default=",".join(BENCHMARKS), help="what is asked (default: %(default)s)")
     parser.set_defaults(run=run_smollm2)
 
 
@@ -68,10 +69,11 @@ def run_smollm2(arguments: argparse.Namespace) -> None:
     samples = [found[i] for i in range(min(HELDOUT, len(found)))] if found is not None else []
     sums = {}
     runs: dict[str, list[EvaluationRun]] = {}
+    benchmarks = arguments.benchmarks.split(",")
     for name in ("base", *SMOLLM2_LOSSES):
         source = arguments.model if name == "base" else str(work / name)
         sums[name] = digit_sums(work / "measured" / f"{name}.json", source, samples)
-        runs[name] = _evaluate(source, work / "evaluated" / name, arguments.data_dir)
+        runs[name] = _evaluate(source, work / "evaluated" / name, arguments.data_dir, benchmarks)
     result = {
         "command": command_of(arguments),
         "limits": LIMITS,
@@ -80,7 +82,7 @@ def run_smollm2(arguments: argparse.Namespace) -> None:
         "digits": compare_digits(sums),
         "answers": {
             task: compare_answers({name: found[i].records for name, found in runs.items()})
-            for i, task in enumerate(BENCHMARKS)
+            for i, task in enumerate(benchmarks)
         },
         "seconds": {name: {run.header["task"]: run.header["seconds"] for run in found} for name, found in runs.items()},
         "fingerprints": {name: found[0].header["model_fingerprint"] for name, found in runs.items()},
@@ -93,6 +95,7 @@ def command_of(arguments: argparse.Namespace) -> str:
     model = Path(arguments.model)
     named = {"model": model.absolute().name if model.exists() or model.is_absolute() else arguments.model}
     named |= {name: getattr(arguments, name.replace("-", "_")).absolute().name for name in ("data-dir", "work", "out")}
+    named["benchmarks"] = arguments.benchmarks
     return " ".join(["python -m delcore.studies smollm2", *(f"--{name} {value}" for name, value in named.items())])
 
 
@@ -111,10 +114,10 @@ def train_member(config: TrainConfig, load: Callable[[], LoadedModel]) -> None:
         raise StoppedError(run.stopped_by)
 
 
-def _evaluate(source: str, out: Path, data_dir: Path) -> list[EvaluationRun]:
+def _evaluate(source: str, out: Path, data_dir: Path, benchmarks: Sequence[str]) -> list[EvaluationRun]:
     """Greedy answers to the first items of each benchmark; what is there is not asked again."""
     config = EvaluationConfig(
-        source, BENCHMARKS, out=out, data_dir=data_dir, limit=HELDOUT, max_new_tokens=NEW_TOKENS, device="cpu"
+        source, benchmarks, out=out, data_dir=data_dir, limit=HELDOUT, max_new_tokens=NEW_TOKENS, device="cpu"
     )
     return evaluate_model(config, progress=logger.info)
 
