@@ -59,19 +59,35 @@ def read_parts(path: Path) -> Parts:
 # ---------------------------------------------------------------- writing
 
 
+def check_folder(path: Path, header: Mapping[str, Any]) -> None:
+    """Refuse a folder that holds a run of other settings, or something else.
+
+    Raises:
+        InputError: it does.
+    """
+    if path.exists() and not path.is_dir():
+        raise InputError(f"`--out` {path} is a file. Name a folder.")
+    if (path / HEADER).is_file():
+        check_same(path, read_header(path), header)
+    elif path.is_dir() and any(
+        file.name != HEADER and not file.name.startswith(f".{HEADER}") for file in path.iterdir()
+    ):
+        raise InputError(f"`--out` {path} holds other files and no {HEADER}. Name another folder.")
+
+
 def open_run(path: Path, header: Mapping[str, Any]) -> None:
     """Make the folder of a run, or go on with the one that is there; every process may call it.
 
     Raises:
-        InputError: the folder holds a run of other settings, or something else.
+        InputError: as `check_folder`; or the folder cannot be written.
     """
-    if (path / HEADER).is_file():
-        check_same(path, read_header(path), header)
-        return
-    if path.is_dir() and any(file.name != HEADER and not file.name.startswith(f".{HEADER}") for file in path.iterdir()):
-        raise InputError(f"`--out` {path} holds other files and no {HEADER}. Name another folder.")
-    path.mkdir(parents=True, exist_ok=True)
-    write_header(path, header)
+    check_folder(path, header)
+    if not (path / HEADER).is_file():
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            write_header(path, header)
+        except OSError as error:
+            raise InputError(f"`--out` {path} cannot be written: {error.strerror}. Name another folder.") from error
 
 
 def check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

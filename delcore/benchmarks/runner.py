@@ -20,7 +20,7 @@ import torch
 from delcore.answers import equal_answers
 from delcore.benchmarks.generate import Answer, Batch, answer_greedily
 from delcore.benchmarks.prompts import CUTS, find_program, program_prompt
-from delcore.benchmarks.records import Parts, PartsFile, open_run, read_parts, write_run
+from delcore.benchmarks.records import Parts, PartsFile, check_folder, open_run, read_parts, write_run
 from delcore.benchmarks.saved_runs import EvaluationRun, read_run
 from delcore.benchmarks.scoring import make_record, remake_record, score_program
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model, make_header
@@ -64,7 +64,7 @@ def evaluate_model(
         equal_answers("math", r"\frac{\sqrt{3}}{3}", r"\frac{1}{\sqrt{3}}")  # says here what it needs, not in the end
     items = {name: load_task(name, config.data_dir, config.limit) for name in config.benchmarks}
     model, tokenizer, card = loaded or load_model(config.model, trust_remote_code=config.trust_remote_code)
-    fingerprint = fingerprint_model(model)
+    fingerprint = fingerprint_model(LoadedModel(model, tokenizer, card))
     model = model.to(team.device, getattr(torch, config.dtype))
     torch.manual_seed(config.seed)
     out = config.out or RUNS / (re.sub(r"[^\w.-]+", "-", card.name) + "-" + fingerprint[:8])
@@ -72,8 +72,10 @@ def evaluate_model(
     for name, asked in items.items():
         task = get_task(name)
         header = make_header(config, task, asked, LoadedModel(model, tokenizer, card), fingerprint, team.size)
-        open_run(out / name, header)
+        check_folder(out / name, header)
         jobs.append(Job(config, task, asked, out / name, header))
+    for job in jobs:  # none is opened before all are found to be in order
+        open_run(job.path, job.header)
     team.wait()
     with StopRequests() as stop:
         return [run_job(job, LoadedModel(model, tokenizer, card), team, progress, lambda: stop.signal) for job in jobs]

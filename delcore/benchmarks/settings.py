@@ -14,12 +14,11 @@ from delcore.benchmarks.prompts import check_style
 from delcore.benchmarks.saved_runs import FORMAT
 from delcore.benchmarks.scoring import READER_VERSION
 from delcore.benchmarks.tasks import Item, Task, fingerprint_items, get_task
+from delcore.config import MOST
 from delcore.errors import InputError
 from delcore.models import LoadedModel
 
 DTYPES = ("float32", "bfloat16", "float16")
-FINGERPRINT_WEIGHTS = 4096
-"""Weights of each tensor that a fingerprint looks at, evenly spaced."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,10 @@ class EvaluationConfig:
         for name in self.benchmarks:
             get_task(name)
         for name in ("limit", "batch_size", "max_new_tokens"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"`--{name.replace('_', '-')}` must be at least 1; got {value}.")
+            if (value := getattr(self, name)) is not None and not 1 <= value <= MOST:
+                raise InputError(f"`--{name.replace('_', '-')}` must lie in [1, {MOST:,}]; got {value}.")
+        if not 0 <= self.seed <= MOST:
+            raise InputError(f"`--seed` must lie in [0, {MOST:,}]; got {self.seed}.")
         if self.dtype not in DTYPES:
             raise InputError(f"`--dtype` must be one of {', '.join(DTYPES)}; got {self.dtype!r}.")
         check_style(self.style, run_programs=self.run_programs)
@@ -125,11 +126,14 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-def fingerprint_model(model: torch.nn.Module) -> str:
-    """SHA-256 over names, shapes and evenly spaced weights: the same for a copy, another after any training."""
+def fingerprint_model(loaded: LoadedModel) -> str:
+    """SHA-256 of all that answers depend on: every weight, the tokenizer and its end token."""
+    model, tokenizer, _ = loaded
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
-        flat = tensor.detach().flatten()
-        some = flat[:: max(flat.numel() // FINGERPRINT_WEIGHTS, 1)].double().cpu()
-        digest.update(f"{name} {tuple(tensor.shape)}".encode() + some.numpy().tobytes())
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    facts = (sorted(tokenizer.get_vocab().items()), tokenizer.eos_token_id, backend.to_str() if backend else "")
+    digest.update(repr(facts).encode())
     return digest.hexdigest()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
-from delcore._panels import ZERO_COLOUR, look_of
+from delcore._panels import ZERO_COLOUR, escape_text, look_of
 from delcore.analysis import Calibration, Measured
 from delcore.errors import InputError
 from delcore.intervals import Interval
@@ -42,7 +42,7 @@ def plot_measured(results: Mapping[str, Measured], *, reference: float | None = 
         trace["hovertemplate"] = "%{fullData.name}<br>%{x}: %{y:.4f}, n = %{customdata}<extra></extra>"
         figure.add_trace(trace)
     figure.update_xaxes(title_text=f"{axis.title}; {counted(counts)} a value", type="category")
-    figure.update_yaxes(title_text=first.title)
+    figure.update_yaxes(title_text=escape_text(first.title, 120))
     if reference is not None:
         figure.add_hline(y=reference, line_color=ZERO_COLOUR, line_dash="dot")
     if first.is_difference:

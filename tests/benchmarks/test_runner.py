@@ -112,14 +112,36 @@ def test_prompt_that_is_too_long_is_a_record_and_not_the_end(config, data):
     assert [record["flexible"] for record in run.records] == [None, None]
 
 
-def test_fingerprint_is_that_of_the_weights_wherever_they_lie(tmp_path):
+def test_fingerprint_is_that_of_the_model_wherever_it_lies(tmp_path):
     loaded = tiny_loaded()
-    found = fingerprint_model(loaded.model)
-    again = delcore.load_model(save_tiny(tmp_path / "copy")).model
-    assert fingerprint_model(again) == found
-    with torch.no_grad():
-        loaded.model.model.norm.weight[-1] += 1e-3
-    assert fingerprint_model(loaded.model) != found
+    found = fingerprint_model(loaded)
+    assert fingerprint_model(delcore.load_model(save_tiny(tmp_path / "copy"))) == found
+    for weights in loaded.model.state_dict().values():  # each of them counts, and each part of it
+        before = weights.flatten()[1].item()
+        weights.flatten()[1] += 1e-3
+        assert fingerprint_model(loaded) != found
+        weights.flatten()[1] = before
+    assert fingerprint_model(loaded) == found
+
+
+def test_fingerprint_of_the_same_weights_with_another_tokenizer_is_another(tmp_path):
+    folder = save_tiny(tmp_path / "swapped")
+    found = fingerprint_model(delcore.load_model(folder))
+    file = folder / "tokenizer.json"
+    text = json.loads(file.read_text())
+    vocab = text["model"]["vocab"]
+    vocab["1"], vocab["2"] = vocab["2"], vocab["1"]
+    file.write_text(json.dumps(text))
+    assert fingerprint_model(delcore.load_model(folder)) != found
+
+
+def test_refused_run_leaves_no_folder_of_another_benchmark(config, data, tmp_path):
+    (tmp_path / "out" / "svamp").mkdir(parents=True)
+    (tmp_path / "out" / "svamp" / "notes.txt").touch()
+    config = dataclasses.replace(config, benchmarks=["gsm8k", "svamp"], data_dir=data, out=tmp_path / "out")
+    with pytest.raises(InputError, match="holds other files"):
+        evaluate_model(config, loaded=tiny_loaded(context=64))
+    assert not (tmp_path / "out" / "gsm8k").exists()
 
 
 def test_reading_latex_needs_its_package_before_the_first_answer(config, data, written, monkeypatch):
@@ -233,9 +255,11 @@ def test_memory_that_runs_out_is_told_with_the_remedy(config, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"limit": 0}, "`--limit` must be at least 1"),
-        ({"batch_size": 0}, "`--batch-size` must be at least 1"),
-        ({"max_new_tokens": -1}, "`--max-new-tokens` must be at least 1"),
+        ({"limit": 10**30}, "`--limit` must lie in"),
+        ({"seed": 10**30}, "`--seed` must lie in"),
+        ({"limit": 0}, "`--limit` must lie in"),
+        ({"batch_size": 0}, "`--batch-size` must lie in"),
+        ({"max_new_tokens": -1}, "`--max-new-tokens` must lie in"),
         ({"dtype": "int8"}, "`--dtype` must be one of float32"),
         ({"style": "pot"}, "--run-programs"),
         ({"benchmarks": ["gsm9k"]}, "`--benchmark` must name"),
