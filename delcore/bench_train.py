@@ -74,7 +74,12 @@ def bench_training(
     }
 
 
-def _ratio(turns: Sequence[dict[str, dict[str, float]]], one: str, other: str, key: str) -> tuple[float, float, float]:
+def _ratio(
+    turns: Sequence[dict[str, dict[str, float]]], one: str, other: str, key: str
+) -> tuple[float, float, float] | None:
+    """None where a peak was lost among what Python and the libraries take, as with a tiny model's."""
+    if any(turn[name][key] <= 0 for turn in turns for name in (one, other)):
+        return None
     return spread([turn[one][key] / turn[other][key] for turn in turns])
 
 
@@ -172,7 +177,7 @@ def _optimizer(model: Any, config: TrainConfig) -> tuple[Any, Any]:
 def _figures(speed: float, peak: float | None, model: Any, last: Any) -> dict[str, float]:
     """Gradients and AdamW's two moments are the same for both, and are taken off the peak."""
     state = 3 * sum(size_of(parameter) for parameter in model.parameters() if parameter.requires_grad)
-    return {"tokens_per_second": speed, "bytes": max((peak or 0.0) - state, 1.0), "loss": last["cross_entropy"]}
+    return {"tokens_per_second": speed, "bytes": (peak or 0.0) - state, "loss": last["cross_entropy"]}
 
 
 RUNS: dict[str, Callable[[TrainConfig, LoadedModel], dict[str, float]]] = {
@@ -180,6 +185,10 @@ RUNS: dict[str, Callable[[TrainConfig, LoadedModel], dict[str, float]]] = {
     OTHER: _run_trainer,
     DEL: lambda config, loaded: _run_ours(config, loaded, "del"),
 }
+
+
+def _format_spread(found: tuple[float, float, float] | None) -> str:
+    return "too small to measure" if found is None else f"{found[0]:.2f} ({found[1]:.2f} to {found[2]:.2f})"
 
 
 def format_training(result: dict[str, Any]) -> str:
@@ -190,6 +199,6 @@ def format_training(result: dict[str, Any]) -> str:
         "time of a step under del, against mle": result["del_step_time"],
     }
     lines = [result["machine"] + "; " + ", ".join(f"{key} {value}" for key, value in result["settings"].items()), ""]
-    lines += [f"{name:<62}{middle:.2f} ({low:.2f} to {high:.2f})" for name, (middle, low, high) in rows.items()]
+    lines += [f"{name:<62}{_format_spread(spread)}" for name, spread in rows.items()]
     lines.append(f"{'cross-entropy of the last step, less that of Trainer':<62}{result['loss_difference']:+.1e} nats")
     return "\n".join([*lines, "", "Ratios: median (lowest to highest) over the rounds."])

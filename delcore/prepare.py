@@ -177,7 +177,8 @@ def _hint(config: TrainConfig) -> str:
 
 def check_same_run(config: TrainConfig, facts: dict[str, Any], started: dict[str, Any]) -> None:
     """Refuse to resume a run that began with other settings, data or weights."""
-    ours, theirs = settings_of(config), started["settings"]
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    ours, theirs = settings_of(config), {**defaults, **started["settings"]}  # an older record lacks newer settings
     differ = [key for key in ours if key not in FREE_TO_CHANGE and ours[key] != theirs.get(key)]
     differ += [key for key in IDENTITY if key in started and facts[key] != started[key]]
     if differ:

@@ -146,6 +146,17 @@ def test_checkpoint_before_anything_was_learned_counts_no_step_of_the_optimiser(
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
+def test_record_that_lacks_a_newer_setting_had_its_default(tmp_path, monkeypatch):
+    stopped(monkeypatch, tmp_path / "run", 1)
+    file = tmp_path / "run" / "config.json"
+    text = json.loads(file.read_text())
+    del text["delcore"]["settings"]["eval_split"]
+    file.write_text(json.dumps(text))
+    with pytest.raises(InputError, match="eval_split"):
+        run(tmp_path / "run", resume=True, eval_split="validation")
+    assert run(tmp_path / "run", resume=True).steps_done == STEPS
+
+
 def test_resuming_with_other_heldout_samples_is_refused(tmp_path, monkeypatch):
     other = write_jsonl(tmp_path / "other.jsonl", {"prompt": "1 ", "response": "2"})
     changes = {"eval_data": str(other), "eval_every": 2}

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +15,20 @@ from delcore.errors import StoppedError
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.models import ADAPTER_RECORD, read_record
 from delcore.studies import smollm2
-from delcore.studies.smollm2 import command_of, compare_answers, compare_digits, digit_sums, keep_adapter, train_member
+from delcore.studies.smollm2 import (
+    command_of,
+    compare_answers,
+    compare_digits,
+    digit_sums,
+    format_answers,
+    format_digits,
+    keep_adapter,
+    train_member,
+)
 from delcore.train import Run
 from tests.models_for_tests import tiny_loaded
+
+ROOT = Path(__file__).parent.parent
 
 
 def test_stopped_run_stops_the_study(tmp_path, monkeypatch):
@@ -122,3 +134,10 @@ def test_kept_adapter_is_in_half_precision_with_its_record(tmp_path):
     assert "/home" not in "".join(file.read_text() for file in (tmp_path / "out").glob("*.json"))
     assert str(load_file(tmp_path / "out" / "adapter_model.safetensors")["lora_A"].dtype) == "torch.float16"
     assert len(list((tmp_path / "out").iterdir())) == 4
+
+
+def test_readme_shows_the_tables_of_the_stored_results():
+    result = json.loads((ROOT / "notebooks" / "studies" / "smollm2" / "results.json").read_text(encoding="utf-8"))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for table in (format_digits(result), format_answers(result)):
+        assert table in readme

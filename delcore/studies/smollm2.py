@@ -227,7 +227,7 @@ DIGIT_COLUMNS = {
 
 
 def format_digits(result: Mapping[str, Any]) -> str:
-    """The digits of right answers as a Markdown table; in brackets the paired difference to `mle` with its interval."""
+    """The digits of right answers as a Markdown table; in brackets the paired difference to `mle` and its interval."""
     lines = ["| model | " + " | ".join(DIGIT_COLUMNS.values()) + " |", "|---" * (1 + len(DIGIT_COLUMNS)) + "|"]
     for name, measures in result["digits"].items():
         cells = [_format_cell(measures[key]["value"], measures[key]["difference_to_mle"]) for key in DIGIT_COLUMNS]
@@ -237,7 +237,7 @@ def format_digits(result: Mapping[str, Any]) -> str:
 
 def format_answers(result: Mapping[str, Any]) -> str:
     """The greedy answers as a Markdown table: right and unread in percent, log10(1 + abs error) where read."""
-    titles = ("benchmark", "model", "right, %", "unread, %", "log10(1 + abs error)")
+    titles = ("benchmark", "model", "right, %", "unread, %", "log10(1 + abs error)", "median abs error")
     lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
     for task, models in result["answers"].items():
         for name, facts in models.items():
@@ -246,9 +246,9 @@ def format_answers(result: Mapping[str, Any]) -> str:
             error = facts["distances"]["log_mae"]
             shown = "–" if error is None else f"{error:.2f}"
             change = facts["log_error_change_to_mle"]
-            shown += f" ({change['mean']:+.2f}, {change['low']:+.2f} to {change['high']:+.2f})" if change else ""
-            unread = 100 * facts["unread"]["mean"]
-            lines.append(f"| {task} | `{name}` | {right} | {unread:.1f} | {shown} |")
+            shown += f" ({', '.join(_signed(change[key], 2) for key in ('mean', 'low', 'high'))})" if change else ""
+            unread, median = 100 * facts["unread"]["mean"], facts["distances"]["median_absolute"]
+            lines.append(f"| {task} | `{name}` | {right} | {unread:.1f} | {shown} | {median or 0:g} |")
     return "\n".join(lines)
 
 
@@ -258,8 +258,13 @@ def _format_cell(
     shown = f"{scale * value['mean']:.{digits}f}"
     if difference is None:
         return shown
-    mean, low, high = (f"{scale * difference[key]:+.{digits}f}".replace("-", "−") for key in ("mean", "low", "high"))
-    return f"{shown} ({mean}, {low} to {high})"
+    return f"{shown} ({', '.join(_signed(scale * difference[key], digits) for key in ('mean', 'low', 'high'))})"
+
+
+def _signed(value: float, digits: int) -> str:
+    """With its sign, which a value that rounds to 0 does not have."""
+    shown = f"{value:+.{digits}f}"
+    return shown[1:] if float(shown) == 0 else shown.replace("-", "−")
 
 
 def _entry(value: Interval, difference: Interval | None) -> dict[str, Any]:
