@@ -199,6 +199,6 @@ def format_training(result: dict[str, Any]) -> str:
         "time of a step under del, against mle": result["del_step_time"],
     }
     lines = [result["machine"] + "; " + ", ".join(f"{key} {value}" for key, value in result["settings"].items()), ""]
-    lines += [f"{name:<62}{_format_spread(spread)}" for name, spread in rows.items()]
+    lines += [f"{name:<62}{_format_spread(found)}" for name, found in rows.items()]
     lines.append(f"{'cross-entropy of the last step, less that of Trainer':<62}{result['loss_difference']:+.1e} nats")
     return "\n".join([*lines, "", "Ratios: median (lowest to highest) over the rounds."])
