@@ -10,7 +10,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,17 @@ def _run(argv: Sequence[str], errors: str, environment: Mapping[str, str], file_
     sys.exit(main(argv))
 
 
+@contextmanager
+def _plain_main() -> Iterator[None]:
+    """A new process runs the file of `__main__` first, and the tests of a dashboard leave theirs there."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
 class Delcore:
     """One `delcore` command under way.
 
@@ -56,7 +69,8 @@ class Delcore:
         texts = {name: str(value) for name, value in environment.items()}
         arguments = ([str(one) for one in argv], str(errors), texts, file_limit)
         self.process = _context().Process(target=_run, args=arguments, daemon=True)
-        self.process.start()
+        with _plain_main():
+            self.process.start()
 
     def wait_until(self, happened: Callable[[], object], seconds: float = 60) -> None:
         """Look again and again, as fast as it goes; fails if the command ends before."""
