@@ -296,3 +296,4 @@ def train_in_this_process(base: str, folder: Path, accumulation: int) -> None:
 
 if __name__ == "__main__":
     train_in_this_process(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    torch.distributed.destroy_process_group()  # threads of the group that still run at exit end in an abort

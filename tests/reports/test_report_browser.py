@@ -3,7 +3,7 @@
 import pytest
 
 from delcore.reports.report import write_report
-from tests.benchmarks.runs_for_tests import records, write_run
+from tests.benchmarks.runs_for_tests import header, records, write_run
 from tests.screenshots import CHROMIUM, browser
 
 pytestmark = [
@@ -18,7 +18,8 @@ def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     lines = records("42", None, "41", output=HOSTILE)
     one = write_run(folder / "one", lines)
-    other = write_run(folder / "other", lines, model=HOSTILE, model_fingerprint=HOSTILE, settings={HOSTILE: HOSTILE})
+    settings = {**header(len(lines))["settings"], HOSTILE: HOSTILE}
+    other = write_run(folder / "other", lines, model=HOSTILE, model_fingerprint=HOSTILE, settings=settings)
     return write_report([one, other])[1].as_uri()
 
 
