@@ -65,16 +65,21 @@ def write_synced(path: Path, write: Callable[[Any], object]) -> None:
         os.fsync(file.fileno())
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file all or not at all: a process that is killed, or a full disk, leaves it as it was."""
+def write_whole(path: Path, text: str, *, shared: bool = False) -> None:
+    """Write a file all or not at all: a process that is killed, or a full disk, leaves it as it was.
+
+    Args:
+        path: the file; its folder is made.
+        text: all of it.
+        shared: several processes may write it at once.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}")
+    scratch = path.with_name(f".{path.name}-{os.getpid()}" if shared else f".{path.name}")
     try:
         write_synced(scratch, lambda file: file.write(text.encode()))
         os.replace(scratch, path)
-    except OSError:
+    finally:
         scratch.unlink(missing_ok=True)
-        raise
 
 
 def write_json(path: Path, content: Any) -> None:

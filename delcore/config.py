@@ -27,9 +27,14 @@ CHOICES = {
 }
 
 
+def process_count() -> int:
+    """How many processes a launcher started; 1 for one alone."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def process_rank() -> int:
     """This process's number among those that a launcher started; 0 for one alone."""
-    return 0 if os.environ.get("WORLD_SIZE", "1") == "1" else int(os.environ.get("RANK", "0"))
+    return 0 if process_count() == 1 else int(os.environ.get("RANK", "0"))
 
 
 @dataclass(frozen=True)

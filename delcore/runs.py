@@ -2,10 +2,8 @@
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 import math
-import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ from delcore.config import TrainConfig
 from delcore.data import Encoded, iterate_samples, tally_samples
 from delcore.errors import InputError
 from delcore.losses import LossOutput
+from delcore.versions import installed_versions
 
 PER_DIGIT = ("digit_mass", "digit_entropy_nats", "digit_accuracy")
 """Measures that are means over digits."""
@@ -231,9 +230,8 @@ def board_writer() -> Any:
 
 def run_record(config: TrainConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What it takes to make a run again: settings, versions, the data's fingerprint and measured facts."""
-    names = ("delcore", "torch", "transformers", "accelerate")
-    versions = {name: importlib.metadata.version(name) for name in names}
-    return {"settings": settings_of(config), "versions": {"python": platform.python_version(), **versions}, **facts}
+    versions = installed_versions("delcore", "torch", "transformers", "accelerate")
+    return {"settings": settings_of(config), "versions": versions, **facts}
 
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:

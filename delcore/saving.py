@@ -1,6 +1,5 @@
 """What a run saves: its training state in checkpoints, and at the end a model that others can load."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from delcore.checkpoints import check_space, tensor_bytes, why_not_written, write_synced
+from delcore.checkpoints import check_space, tensor_bytes, why_not_written, write_json
 from delcore.config import process_rank
 from delcore.errors import InputError
 from delcore.models import ADAPTER_RECORD
@@ -104,8 +103,7 @@ def save_run(job: Job, model: Any, accelerator: Any, facts: Mapping[str, Any]) -
 def _write_record(job: Job, facts: Mapping[str, Any], folder: Path) -> None:
     record = run_record(job.config, facts)
     if job.keeps_adapters:
-        text = json.dumps(record, indent=2) + "\n"
-        write_synced(folder / ADAPTER_RECORD, lambda file: file.write(text.encode()))
+        write_json(folder / ADAPTER_RECORD, record)
     else:
         job.model.config.delcore = record
         job.model.config.save_pretrained(folder)

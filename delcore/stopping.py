@@ -1,12 +1,13 @@
 """Ctrl-C and SIGTERM as a wish that long work grants when it has a place to stop."""
 
-import os
 import signal
 import threading
 from types import FrameType
 from typing import Any
 
 import torch
+
+from delcore.config import process_count
 
 
 class StopRequests:
@@ -37,7 +38,7 @@ class StopRequests:
 
     def agreed(self, reduce: Any, device: torch.device) -> int | None:
         """The signal that any process has got, or None; with several processes all of them ask."""
-        if os.environ.get("WORLD_SIZE", "1") == "1":
+        if process_count() == 1:
             return self.signal or None
         seen = torch.zeros(65, device=device)  # a place for each signal
         seen[self.signal] = 1

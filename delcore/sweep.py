@@ -18,12 +18,12 @@ from typing import Any
 
 from delcore.checkpoints import write_json, write_whole
 from delcore.config import TrainConfig
-from delcore.errors import InputError, StoppedError
+from delcore.errors import InputError
 from delcore.intervals import Interval, t_interval
 from delcore.losses import LOSSES, get_loss
 from delcore.models import LoadedModel, load_model, read_record
 from delcore.prepare import check_options, check_same_run, identify, is_finished, load_data, settle
-from delcore.train import finetune
+from delcore.train import finetune_to_end
 
 REFERENCE = "mle"
 MEASURES = ("cross_entropy", "digit_entropy_nats", "digit_accuracy", "digit_mass")
@@ -146,10 +146,7 @@ def finish_run(
     load = load or (lambda: load_model(config.model, trust_remote_code=config.trust_remote_code))
     if (line := finished(config, load)) is not None:
         return line
-    run = finetune(config, progress=progress)
-    if run.stopped_by:
-        raise StoppedError(run.stopped_by)
-    return run.heldout[-1]
+    return finetune_to_end(config, progress).heldout[-1]
 
 
 # ---------------------------------------------------------------- the table

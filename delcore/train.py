@@ -14,7 +14,6 @@ and dealt to processes: the loss is divided by the tokens and digits of the whol
 import dataclasses
 import functools
 import math
-import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -26,9 +25,9 @@ from torch import Tensor
 
 from delcore.adapt import adapt
 from delcore.checkpoints import drop_checkpoints, load_checkpoint, save_checkpoint
-from delcore.config import TrainConfig, process_rank
+from delcore.config import TrainConfig, process_count, process_rank
 from delcore.data import Batch, Encoded, count_step, encode_sample, iterate_samples, micro_batches
-from delcore.errors import InputError
+from delcore.errors import InputError, StoppedError
 from delcore.loss_model import LossModel
 from delcore.losses import get_loss
 from delcore.memory import (
@@ -168,6 +167,18 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
     return Run(config.out, log.lines, config, steps_done, log.heldout, stopped_by)
 
 
+def finetune_to_end(config: TrainConfig, progress: Progress | None = None) -> Run:
+    """`finetune` where a run that is stopped is of no use yet.
+
+    Raises:
+        StoppedError: a signal ended the run.
+    """
+    run = finetune(config, progress=progress)
+    if run.stopped_by:
+        raise StoppedError(run.stopped_by)
+    return run
+
+
 # ---------------------------------------------------------------- one step's samples
 
 
@@ -269,8 +280,7 @@ def make_accelerator(config: TrainConfig) -> Any:
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
-    alone = os.environ.get("WORLD_SIZE", "1") == "1"
-    if alone:  # an earlier run of this process may have had another precision or device
+    if process_count() == 1:  # an earlier run of this process may have had another precision or device
         AcceleratorState._reset_state(reset_partial_state=True)
     accelerator = Accelerator(
         cpu=config.device == "cpu" or not torch.cuda.is_available(),  # else each of several processes stands alone

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+import subprocess
 import sys
 import time
 import types
@@ -114,6 +115,27 @@ def start_group(*argv: object, errors: Path, ranks: int = 2) -> list[Delcore]:
         Delcore(*argv, errors=errors.with_suffix(f".{rank}"), RANK=rank, LOCAL_RANK=rank, **shared)
         for rank in range(ranks)
     ]
+
+
+def start_python(*argv: object, stderr: int = subprocess.PIPE) -> subprocess.Popen:
+    """A Python of its own in a session of its own, as a shell starts one."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, argv)],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+
+
+def end_python(process: subprocess.Popen) -> tuple[str, str | None]:
+    """What it said on both streams; it and all that it started are killed if they take longer than four minutes."""
+    try:
+        return process.communicate(timeout=240)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def run_group(*argv: object, errors: Path, ranks: int = 2) -> tuple[list[int], str]:

@@ -13,13 +13,13 @@ ROOT = Path(delcore.__file__).parent
 
 # Each module may import from its own level's left neighbours only, and losses never import each other.
 LEVELS = [
-    {"errors", "_panels"},
+    {"errors", "versions", "_panels"},
     {"digits", "arithmetic", "checkpoints", "programs", "answers", "intervals"},
     {"losses", "data", "digit_tokens", "templates", "_hub"},
-    {"stopping", "equilibria", "bench", "trainers", "sources", "loss_model", "readout", "pretrained"},
+    {"equilibria", "bench", "trainers", "sources", "loss_model", "readout", "pretrained"},
     {"_gguf"},
     {"config", "models"},
-    {"runs", "recipes", "adapt"},
+    {"runs", "recipes", "adapt", "stopping"},
     {"memory"},
     {"prepare"},
     {"saving"},

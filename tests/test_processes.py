@@ -5,10 +5,8 @@ The quick tests start them as `accelerate launch` does, with its environment var
 """
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,7 @@ from delcore import TrainConfig
 from delcore import prepare as preparing
 from delcore.prepare import CHECKPOINTS
 from tests.models_for_tests import save_tiny
-from tests.processes_for_tests import run_delcore, run_group, start_group
+from tests.processes_for_tests import end_python, run_delcore, run_group, start_group, start_python
 from tests.test_train import record_of, weights_of, write_jsonl
 
 LAUNCH = Path(delcore.__file__).parent / "launch" / "several_gpus.yaml"
@@ -200,22 +198,11 @@ def assert_same_training_after_a_while(one: Path, two: Path) -> None:
 
 def launch(model: Path, out: Path, *more) -> subprocess.Popen:
     launcher = ["accelerate.commands.launch", "--config_file", str(LAUNCH), "-m", "delcore"]
-    return subprocess.Popen(
-        [sys.executable, "-m", *launcher, *map(str, command(model, out, *more))],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
+    return start_python("-m", *launcher, *command(model, out, *more), stderr=subprocess.STDOUT)
 
 
 def end(process: subprocess.Popen) -> tuple[int, str]:
-    try:
-        said, _ = process.communicate(timeout=240)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+    said, _ = end_python(process)
     return process.returncode, said
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from delcore import InputError, TrainConfig, load_model
+from delcore import InputError, TrainConfig, load_model, train
 from delcore.arithmetic import Sample
 from delcore.errors import StoppedError
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parent.parent
 
 def test_stopped_run_stops_the_study(tmp_path, monkeypatch):
     config = TrainConfig(loss="mle", out=tmp_path, steps=2)
-    monkeypatch.setattr(smollm2, "finetune", lambda *_, **__: Run(tmp_path, [], config, 1, stopped_by=signal.SIGTERM))
+    monkeypatch.setattr(train, "finetune", lambda *_, **__: Run(tmp_path, [], config, 1, stopped_by=signal.SIGTERM))
     with pytest.raises(StoppedError) as stopped:
         train_member(config, lambda: load_model("embedded"))
     assert stopped.value.args == (signal.SIGTERM,)
@@ -42,7 +42,7 @@ def test_stopped_run_stops_the_study(tmp_path, monkeypatch):
 def test_finished_run_is_taken_only_with_the_same_settings(tmp_path, monkeypatch):
     config = TrainConfig(loss="mle", out=tmp_path / "mle", steps=1, batch_size=2, device="cpu", resume=True)
     train_member(config, lambda: load_model("embedded"))
-    monkeypatch.setattr(smollm2, "finetune", lambda *_, **__: pytest.fail("a finished run was run again"))
+    monkeypatch.setattr(train, "finetune", lambda *_, **__: pytest.fail("a finished run was run again"))
     train_member(config, lambda: load_model("embedded"))
     with pytest.raises(InputError, match="another configuration: `learning_rate`"):
         train_member(dataclasses.replace(config, learning_rate=1e-2), lambda: load_model("embedded"))

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from delcore import InputError, TrainConfig
+from delcore import InputError, TrainConfig, train
 from delcore import sweep as sweep_module
 from delcore.sweep import format_rows, parse_losses, sweep, tabulate, write_tables
 
@@ -43,7 +43,7 @@ def test_sweep_runs_tabulates_and_passes_over_what_is_done(tmp_path, monkeypatch
     stored = json.loads((tmp_path / "table.json").read_text())
     assert [(row["loss"], row["measure"]) for row in stored] == [(row.loss, row.measure) for row in rows]
     assert {row.value.count for row in rows} == {2}
-    monkeypatch.setattr(sweep_module, "finetune", lambda *_, **__: pytest.fail("a finished run was run again"))
+    monkeypatch.setattr(train, "finetune", lambda *_, **__: pytest.fail("a finished run was run again"))
     assert sweep(base(tmp_path), ["mle", "del"], [0, 1]) == rows
 
 

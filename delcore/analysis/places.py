@@ -31,13 +31,12 @@ def measure_place_weights(text: str = "123.456", rules: Sequence[str] = PLACE_RU
     vocab = DigitVocab(range(10), dot=10)
     values = np.stack([place_weights(labels, vocab, rule)[0].double().numpy() for rule in rules])
     point = text.find(".")
-    values[:, [i for i in range(len(text)) if i == point]] = np.nan
-    before, after = (values[:, i] if 0 < point < len(text) - 1 else np.full(len(rules), np.nan) for i in _around(point))
+    if point >= 0:
+        values[:, point] = np.nan
+    unknown = np.full(len(rules), np.nan)
+    between = 0 < point < len(text) - 1
+    before, after = (values[:, point - 1], values[:, point + 1]) if between else (unknown, unknown)
     digits = np.delete(values, point, 1) if point >= 0 else values
     return PlaceWeights(
         text, tuple(rules), values, after - before, after / before, np.asarray((np.diff(digits) <= 0).all(-1))
     )
-
-
-def _around(point: int) -> tuple[int, int]:
-    return point - 1, point + 1

@@ -1,6 +1,5 @@
 """What a measurement is: numbers with named axes and units, what is behind each of them, and where they come from."""
 
-import importlib.metadata
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-PACKAGES = ("delcore", "torch", "transformers", "numpy", "scikit-learn")
+from delcore.versions import installed_versions
 
 
-def installed_versions() -> dict[str, str]:
+def measuring_versions() -> dict[str, str]:
     """Versions of the packages that a measurement depends on."""
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
+    return installed_versions("delcore", "torch", "transformers", "numpy", "scikit-learn", python=False)
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Provenance:
     data: str = ""
     data_sha256: str = ""
     seed: int | None = None
-    versions: Mapping[str, str] = field(default_factory=installed_versions)
+    versions: Mapping[str, str] = field(default_factory=measuring_versions)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,12 @@ def cut_at_next_question(text: str) -> str:
     >>> cut_at_next_question("First restate the Question. 7*10=70\n#### 70\n\nQuestion: A car…")
     'First restate the Question. 7*10=70\n#### 70\n\n'
     """
-    for match in _NEXT_QUESTION.finditer(text):
+    return cut_before(_NEXT_QUESTION, text)
+
+
+def cut_before(marker: re.Pattern[str], text: str) -> str:
+    """What comes before the first marker that has something before it that is not blank."""
+    for match in marker.finditer(text):
         if text[: match.start()].strip():
             return text[: match.start()]
     return text

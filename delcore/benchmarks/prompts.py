@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 
 from delcore.answers import cut_at_next_question
+from delcore.answers.statements import cut_before
 from delcore.errors import InputError
 from delcore.templates import Row, make_render
 
@@ -52,10 +53,7 @@ def cut_after_program(text: str) -> str:
     >>> cut_after_program("# Question: how many?\nprint(4)\n### Instruction:\nNext")
     '# Question: how many?\nprint(4)\n'
     """
-    for match in _AFTER_PROGRAM.finditer(text):
-        if text[: match.start()].strip():
-            return text[: match.start()]
-    return text
+    return cut_before(_AFTER_PROGRAM, text)
 
 
 def find_program(text: str) -> str | None:

@@ -6,14 +6,13 @@ A finished folder is replaced file by file, never written in place.
 """
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from delcore.benchmarks.saved_runs import HEADER, RECORDS, parse_line, read_header
-from delcore.checkpoints import write_synced
+from delcore.checkpoints import write_whole
 from delcore.errors import InputError
 
 PARTS = "parts-*.jsonl"
@@ -106,24 +105,15 @@ def _comparable(header: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_header(path: Path, header: Mapping[str, Any]) -> None:
     """Replace evaluation.json."""
-    _replace(path / HEADER, json.dumps(header, indent=1) + "\n")
+    write_whole(path / HEADER, json.dumps(header, indent=1) + "\n", shared=True)
 
 
 def write_run(path: Path, header: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> None:
     """Replace records and header, and drop the parts."""
-    _replace(path / RECORDS, "".join(json.dumps(record) + "\n" for record in records))
+    write_whole(path / RECORDS, "".join(json.dumps(record) + "\n" for record in records), shared=True)
     write_header(path, header)
     for file in path.glob(PARTS):
         file.unlink()
-
-
-def _replace(path: Path, text: str) -> None:
-    scratch = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        write_synced(scratch, lambda file: file.write(text.encode()))
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def _lock(descriptor: int) -> bool:

@@ -8,7 +8,7 @@ from delcore.benchmarks.metrics import accuracy, unread_share
 from delcore.benchmarks.records import write_run
 from delcore.benchmarks.saved_runs import EvaluationRun, load_run
 from delcore.benchmarks.scoring import READER_VERSION, remake_record
-from delcore.benchmarks.settings import installed_versions
+from delcore.benchmarks.settings import reading_versions
 from delcore.benchmarks.tasks import get_task
 from delcore.intervals import Interval
 from delcore.runs import Progress
@@ -31,7 +31,7 @@ def rescore(path: Path, progress: Progress | None = None) -> EvaluationRun:
             "Prompts and right answers stay as they were."
         )
     records = [remake_record(record) for record in run.records]
-    header = {**run.header, "reader_version": READER_VERSION, "rescored_with": installed_versions()}
+    header = {**run.header, "reader_version": READER_VERSION, "rescored_with": reading_versions()}
     write_run(path, header, records)
     return EvaluationRun(path, header, records)
 

@@ -7,7 +7,6 @@ With several processes the items are dealt out, each process keeps what it has f
 main one makes the records of them.
 """
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from delcore.benchmarks.saved_runs import EvaluationRun, read_run
 from delcore.benchmarks.scoring import make_record, remake_record, score_program
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model, make_header
 from delcore.benchmarks.tasks import Item, Task, get_task, load_task
-from delcore.config import process_rank
+from delcore.config import process_count, process_rank
 from delcore.errors import InputError, StoppedError
 from delcore.memory import is_out_of_memory
 from delcore.models import LoadedModel, load_model
@@ -97,7 +96,7 @@ class Team:
 
     def __init__(self, device: str) -> None:
         """Join them, and take a device."""
-        self.rank, self.size = process_rank(), int(os.environ.get("WORLD_SIZE", "1"))
+        self.rank, self.size = process_rank(), process_count()
         self._accelerator: Any = None
         if self.size > 1:
             from datetime import timedelta

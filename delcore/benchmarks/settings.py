@@ -1,8 +1,6 @@
 """What an evaluation needs to know, checked before anything is loaded, and the header that records it."""
 
 import hashlib
-import importlib.metadata
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from delcore.benchmarks.tasks import Item, Task, fingerprint_items, get_task
 from delcore.config import MOST
 from delcore.errors import InputError
 from delcore.models import LoadedModel
+from delcore.versions import installed_versions
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -107,23 +106,16 @@ def make_header(
         "settings": settings,
         "processes": processes,
         "seed": config.seed,
-        "versions": installed_versions(),
+        "versions": reading_versions(),
         "data_sha256": fingerprint_items(items),
         "items": len(items),
         "seconds": None,
     }
 
 
-def installed_versions() -> dict[str, str]:
+def reading_versions() -> dict[str, str]:
     """Of what decides over answers and readings."""
-    names = ("delcore", "torch", "transformers", "math-verify")
-    found = {"python": platform.python_version()}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    return installed_versions("delcore", "torch", "transformers", "math-verify")
 
 
 def fingerprint_model(loaded: LoadedModel) -> str:

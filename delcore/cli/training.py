@@ -9,7 +9,7 @@ from typing import Any
 
 from delcore.cli.output import print_text, say
 from delcore.config import TrainConfig, process_rank
-from delcore.errors import InputError, StoppedError
+from delcore.errors import InputError
 
 TRAIN_HELP: dict[str, tuple[Any, str]] = {
     "model": (str, "hub id, folder, .gguf file, embedded[:LOSS] or scratch"),
@@ -109,12 +109,10 @@ def train_config(arguments: argparse.Namespace, **fixed: Any) -> TrainConfig:
 def _run_train(arguments: argparse.Namespace) -> None:
     config = train_config(arguments)
     from delcore.models import quiet_libraries
-    from delcore.train import finetune
+    from delcore.train import finetune_to_end
 
     quiet_libraries()
-    run = finetune(config, progress=say)
-    if run.stopped_by:
-        raise StoppedError(run.stopped_by)
+    run = finetune_to_end(config, say)
     if process_rank() == 0:
         say(f"Saved {run.path}")
 

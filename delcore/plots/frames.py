@@ -9,9 +9,6 @@ import plotly.graph_objects as go
 
 from delcore._panels import GRID_COLOUR, LOOKS, ZERO_COLOUR, escape_text, look_of
 
-DIVERGING = [[0.0, "#b35806"], [0.5, "#f7f7f7"], [1.0, "#542788"]]
-"""Orange to purple through near-white; told apart by every sight."""
-
 SEQUENTIAL = "Cividis"
 LONGEST = 400
 WRAP = 110

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from delcore.benchmarks.saved_runs import EvaluationRun, check_comparable, load_run
-from delcore.checkpoints import write_synced
+from delcore.checkpoints import write_whole
 from delcore.errors import InputError
 from delcore.reports.markup import Section, render_html, render_markdown
 from delcore.reports.sections import (
@@ -52,12 +52,8 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> tuple[Path, P
     sections = build_sections(loaded)
     paths = folder / "report.md", folder / "report.html"
     for path, render in zip(paths, (render_markdown, render_html), strict=True):
-        _write(path, render(TITLE, sections))
+        write_whole(path, render(TITLE, sections))
     return paths
-
-
-def _write(path: Path, text: str) -> None:
-    write_synced(path, lambda file: file.write(text.encode()))
 
 
 def check_runs(runs: Sequence[EvaluationRun]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from delcore.analysis.embeddings import CONTEXTS, generated_contexts, load_table, read_states
 from delcore.analysis.outcomes import DigitSimilarity
-from delcore.analysis.results import installed_versions
+from delcore.analysis.results import measuring_versions
 from delcore.analysis.similarity import CHANCE_OF_A_NEIGHBOUR, PERMUTATIONS, measure_similarity
 from delcore.checkpoints import write_json
 from delcore.models import EMBEDDED_NAMES, LoadedModel, load_model
@@ -48,7 +48,7 @@ def run_embeddings(arguments: argparse.Namespace) -> None:
     result = {
         "study": "embeddings",
         "command": f"python -m delcore.studies embeddings{models} --out notebooks/studies",
-        "versions": installed_versions(),
+        "versions": measuring_versions(),
         "seconds": time.perf_counter() - started,
         "permutations": arguments.permutations,
         "neighbour_share_by_chance": CHANCE_OF_A_NEIGHBOUR,

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from delcore.analysis.results import installed_versions
+from delcore.analysis.results import measuring_versions
 from delcore.analysis.scans import equilibrium_gaps, scan_equilibria
 from delcore.analysis.strength import match_alphas, measure_strength
 from delcore.arithmetic import DESIGN_LAW, LAWS, arithmetic_sample
@@ -170,7 +170,7 @@ def describe_study(study: Study, variants: Sequence[Variant], base: LoadedModel,
     return {
         "study": study.name,
         "command": command,
-        "versions": installed_versions(),
+        "versions": measuring_versions(),
         "model_revision": base.card.revision,
         "settings": shared | {"steps": budget.steps, "seeds": list(budget.seeds), "heldout_per_kind": budget.heldout},
         "problems": {group: len(draw_problems(group, budget.heldout)) for group in PROBLEMS},

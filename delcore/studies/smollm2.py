@@ -24,7 +24,6 @@ from delcore.benchmarks.saved_runs import EvaluationRun
 from delcore.benchmarks.settings import EvaluationConfig
 from delcore.checkpoints import write_json
 from delcore.config import TrainConfig
-from delcore.errors import StoppedError
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.intervals import Interval, bootstrap_ratio
 from delcore.models import ADAPTER_RECORD, LoadedModel, load_model, read_record
@@ -32,7 +31,7 @@ from delcore.recipes import config_from
 from delcore.runs import fingerprint
 from delcore.sources import load_samples
 from delcore.sweep import finished_record
-from delcore.train import finetune
+from delcore.train import finetune_to_end
 
 logger = logging.getLogger("delcore.studies")
 
@@ -109,9 +108,7 @@ def train_member(config: TrainConfig, load: Callable[[], LoadedModel]) -> None:
     if finished_record(config, load) is not None:
         return
     logger.info("training %s", config.loss)
-    run = finetune(config, progress=logger.info)
-    if run.stopped_by:
-        raise StoppedError(run.stopped_by)
+    finetune_to_end(config, logger.info)
 
 
 def _evaluate(source: str, out: Path, data_dir: Path, benchmarks: Sequence[str]) -> list[EvaluationRun]:

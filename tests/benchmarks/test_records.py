@@ -6,7 +6,6 @@ import os
 import pytest
 
 from delcore import InputError
-from delcore.benchmarks import records
 from delcore.benchmarks.records import PartsFile, find_runs, open_run, read_parts, write_run
 from delcore.benchmarks.saved_runs import HEADER, RECORDS, EvaluationRun, read_header, read_run
 from delcore.benchmarks.scoring import make_record
@@ -92,7 +91,7 @@ def test_records_are_whole_or_as_they_were(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(records.os, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="No space"):
         write_run(tmp_path, HEAD, LINES[:1])
     assert read_run(tmp_path).records == LINES

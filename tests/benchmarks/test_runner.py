@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from delcore.programs import check_sandbox
 from tests.benchmarks.files_for_tests import LOCAL, write_all
 from tests.benchmarks.runs_for_tests import write_run
 from tests.models_for_tests import save_tiny, tiny_loaded
+from tests.processes_for_tests import end_python, start_python
 
 LAUNCH = Path(delcore.__file__).parent / "launch" / "several_gpus.yaml"
 
@@ -423,22 +423,7 @@ def start(model: Path, out: Path, *more: str, processes: int = 1) -> subprocess.
     launch = [] if processes == 1 else ["-m", *launcher]
     module = ["-m", "delcore"] if processes == 1 else ["delcore"]
     command = ["evaluate", "--model", str(model), "--benchmark", "arithmetic", "--out", str(out), "--device", "cpu"]
-    return subprocess.Popen(
-        [sys.executable, *launch, *module, *command, *more],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
-
-
-def finish(process: subprocess.Popen) -> tuple[str, str]:
-    try:
-        return process.communicate(timeout=240)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+    return start_python(*launch, *module, *command, *more)
 
 
 @pytest.fixture(scope="module")
@@ -451,7 +436,7 @@ def model(tmp_path_factory):
 def test_two_processes_record_what_one_does(tmp_path, model):
     for count in (1, 2):
         process = start(model, tmp_path / str(count), "--limit", "21", processes=count)
-        out, err = finish(process)
+        out, err = end_python(process)
         assert process.returncode == 0, err
         assert out.count("arithmetic") == 1
     one, two = (read_run(tmp_path / count / "arithmetic") for count in ("1", "2"))
@@ -470,14 +455,14 @@ def test_process_that_is_ended_keeps_its_answers_and_the_same_command_goes_on(tm
     while not (parts.exists() and parts.stat().st_size > 2000) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(number)
-    _, err = finish(process)
+    _, err = end_python(process)
     assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
     assert "Traceback" not in err
     assert ("the same command goes on" in err) == (number != signal.SIGKILL)
     begun = [line for line in parts.read_bytes().split(b"\n")[:-1]]
     assert 0 < len(begun) < 800
     again = start(model, tmp_path / "run", *more)
-    _, err = finish(again)
+    _, err = end_python(again)
     assert again.returncode == 0, err
     assert f"{len(begun)} of them begun before" in err
     assert read_run(tmp_path / "run" / "arithmetic").finished
