@@ -43,7 +43,7 @@ from delcore.sweep import parse_losses
 logger = logging.getLogger("delcore.studies")
 
 STEPS = 300
-BATCH_SIZE = 64
+BATCH_SIZE = 32
 HELDOUT = 200
 FIRST_SEED = 2
 """Seeds 0 and 1 drew the samples that the embedded base and family were trained on."""

@@ -76,7 +76,7 @@ class Budget:
     steps: int
     seeds: tuple[int, ...]
     heldout: int
-    batch_size: int = 64
+    batch_size: int = 32
 
 
 def variant_config(variant: Variant, seed: int, budget: Budget) -> TrainConfig:
