@@ -110,6 +110,12 @@ def test_prompt_that_is_too_long_is_a_record_and_not_the_end(config, data):
     (run,) = evaluate_model(config, loaded=tiny_loaded(context=64))
     assert [record["finish"] for record in run.records] == ["prompt_too_long"] * 2
     assert [record["flexible"] for record in run.records] == [None, None]
+    row = summarise(run)
+    assert (row["no_room"], row["unread"]) == (2, 1.0)
+    header, line, note = format_summaries([row]).splitlines()
+    assert header.split()[-3:] == ["no", "room", "seconds"]
+    assert line.split()[-2] == "2"
+    assert "did not fit" in note
 
 
 def test_fingerprint_is_that_of_the_model_wherever_it_lies(tmp_path):
