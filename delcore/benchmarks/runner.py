@@ -21,7 +21,7 @@ from delcore.benchmarks.generate import Answer, Batch, answer_greedily
 from delcore.benchmarks.prompts import CUTS, find_program, program_prompt
 from delcore.benchmarks.records import Parts, PartsFile, check_folder, open_run, read_parts, write_run
 from delcore.benchmarks.saved_runs import EvaluationRun, read_run
-from delcore.benchmarks.scoring import make_record, remake_record, score_program
+from delcore.benchmarks.scoring import OUTPUT_CUT, make_record, remake_record, score_program
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model, make_header
 from delcore.benchmarks.tasks import Item, Task, get_task, load_task
 from delcore.config import process_count, process_rank
@@ -29,7 +29,7 @@ from delcore.errors import InputError, StoppedError
 from delcore.memory import is_out_of_memory
 from delcore.models import LoadedModel, load_model
 from delcore.prepare import pick_device
-from delcore.programs import check_sandbox, run_programs
+from delcore.programs import OUTPUT_BYTES, ProgramResult, check_sandbox, run_programs
 from delcore.runs import Progress, format_duration
 from delcore.stopping import StopRequests
 
@@ -232,11 +232,17 @@ def run_answers(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     sources = [find_program(answer.output) for answer in answers]
     results = run_programs([source for source in sources if source is not None], workers=PROGRAM_WORKERS)
     return [
-        {"status": None, "printed": "", "detail": "no program in it"}
-        if source is None
-        else {"status": (result := next(results)).status, "printed": result.output, "detail": result.detail}
+        {"status": None, "printed": "", "detail": "no program in it"} if source is None else outcome_of(next(results))
         for source in sources
     ]
+
+
+def outcome_of(result: ProgramResult) -> dict[str, Any]:
+    """How a program ended, for a record; one that printed more than is kept has an outcome of its own."""
+    if result.status == "ok" and result.cut:
+        kept = f"it printed more than the {OUTPUT_BYTES:,} bytes that are kept, so its end is missing"
+        return {"status": OUTPUT_CUT, "printed": result.output, "detail": kept}
+    return {"status": result.status, "printed": result.output, "detail": result.detail}
 
 
 def facts_of(item: Item, index: int) -> dict[str, Any]:

@@ -42,7 +42,7 @@ SHOWN_PLACES = range(-6, 10)
 
 SHOWN_FORMS = 8
 FORM_LENGTH = 60
-OUTCOMES = ("ok", "no_output", "error", "timeout", "asked_input", "refused")
+OUTCOMES = ("ok", "no_output", "output_cut", "error", "timeout", "asked_input", "refused")
 
 
 def label_models(runs: Sequence[EvaluationRun]) -> Labels:
