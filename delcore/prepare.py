@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from delcore.arithmetic import Sample, arithmetic_sample
-from delcore.checkpoints import newest_checkpoint
+from delcore.checkpoints import WRITING, newest_checkpoint
 from delcore.config import MOST, TrainConfig
 from delcore.data import choose_pad, iterate_samples, measure_coverage, split_heldout
 from delcore.digits import DigitVocab
@@ -166,7 +166,7 @@ def check_out(config: TrainConfig) -> dict[str, Any] | None:
 
 def holds_something(folder: Path) -> bool:
     """Whether there is more in a folder than what a killed process, or another one that looks, has left there."""
-    return any(file.name != SCRATCH and not file.name.startswith(PROBE) for file in folder.iterdir())
+    return any(file.name != SCRATCH and not file.name.startswith((PROBE, WRITING)) for file in folder.iterdir())
 
 
 def _hint(config: TrainConfig) -> str:

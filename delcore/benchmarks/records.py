@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from delcore.benchmarks.saved_runs import HEADER, RECORDS, parse_line, read_header
-from delcore.checkpoints import write_whole
+from delcore.checkpoints import WRITING, write_whole
 from delcore.errors import InputError
 
 PARTS = "parts-*.jsonl"
@@ -68,9 +68,7 @@ def check_folder(path: Path, header: Mapping[str, Any]) -> None:
         raise InputError(f"`--out` {path} is a file. Name a folder.")
     if (path / HEADER).is_file():
         check_same(path, read_header(path), header)
-    elif path.is_dir() and any(
-        file.name != HEADER and not file.name.startswith(f".{HEADER}") for file in path.iterdir()
-    ):
+    elif path.is_dir() and any(not file.name.startswith(WRITING) for file in path.iterdir()):
         raise InputError(f"`--out` {path} holds other files and no {HEADER}. Name another folder.")
 
 
@@ -105,12 +103,12 @@ def _comparable(header: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_header(path: Path, header: Mapping[str, Any]) -> None:
     """Replace evaluation.json."""
-    write_whole(path / HEADER, json.dumps(header, indent=1) + "\n", shared=True)
+    write_whole(path / HEADER, json.dumps(header, indent=1) + "\n")
 
 
 def write_run(path: Path, header: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> None:
     """Replace records and header, and drop the parts."""
-    write_whole(path / RECORDS, "".join(json.dumps(record) + "\n" for record in records), shared=True)
+    write_whole(path / RECORDS, "".join(json.dumps(record) + "\n" for record in records))
     write_header(path, header)
     for file in path.glob(PARTS):
         file.unlink()
