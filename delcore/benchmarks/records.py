@@ -6,12 +6,20 @@ A finished folder is replaced file by file, never written in place.
 """
 
 import json
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from delcore.benchmarks.saved_runs import HEADER, RECORDS, parse_line, read_header
+from delcore.benchmarks.saved_runs import (
+    HEADER,
+    PROGRAM_FIELDS,
+    RECORDS,
+    check_fields,
+    parse_line,
+    read_header,
+)
 from delcore.checkpoints import WRITING, write_whole
 from delcore.errors import InputError
 
@@ -22,6 +30,12 @@ SAME = ("task", "task_version", "style", "model_fingerprint", "seed", "data_sha2
 
 FREE_SETTINGS = ("batch_size",)
 """Settings that change how fast a run goes, not what it says."""
+
+PART_FIELDS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("index", "tokens"), (int,)),
+    **dict.fromkeys(("part", "prompt", "output", "finish"), (str,)),
+    "seconds": (float, int),
+}
 
 Parts = dict[int, dict[str, dict[str, Any]]]
 """Of each item by its index: "text" and "program", as `scoring.make_record` takes them."""
@@ -45,14 +59,35 @@ def find_runs(path: Path) -> list[Path]:
 
 
 def read_parts(path: Path) -> Parts:
-    """What an unfinished run has finished; damaged last lines are left out."""
+    """What an unfinished run has finished; damaged lines are left out, as their items can be done again.
+
+    Raises:
+        InputError: a line is whole, but no part; the message names file and line.
+    """
     parts: Parts = defaultdict(dict)
     for file in sorted(path.glob(PARTS)):
-        for line in file.read_bytes().split(b"\n")[:-1]:
-            found = parse_line(line)
-            if found is not None and {"index", "part"} <= found.keys():
-                parts[found.pop("index")][found.pop("part")] = found
+        for part in _parts_of(file):
+            parts[part.pop("index")][part.pop("part")] = part
     return dict(parts)
+
+
+def spent_seconds(path: Path) -> float:
+    """How long an unfinished run has worked: processes work side by side, so the longest of their files tells."""
+    return max((sum(part["seconds"] for part in _parts_of(file)) for file in path.glob(PARTS)), default=0.0)
+
+
+def _parts_of(file: Path) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(file.read_bytes().split(b"\n")[:-1], 1):
+        found = parse_line(line)
+        if found is None:
+            continue
+        where = f"{file}, line {number}"
+        check_fields(found, PART_FIELDS, where)
+        if found["part"] not in ("text", "program"):
+            raise InputError(f"{where}: `part` must be text or program; got {found['part']!r:.40}.")
+        if found["part"] == "program":
+            check_fields(found, PROGRAM_FIELDS, where)
+        yield found
 
 
 # ---------------------------------------------------------------- writing
@@ -107,11 +142,15 @@ def write_header(path: Path, header: Mapping[str, Any]) -> None:
 
 
 def write_run(path: Path, header: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> None:
-    """Replace records and header, and drop the parts."""
+    """Replace records and header."""
     write_whole(path / RECORDS, "".join(json.dumps(record) + "\n" for record in records))
     write_header(path, header)
+
+
+def drop_parts(path: Path) -> None:
+    """Remove the parts of a run whose records are written."""
     for file in path.glob(PARTS):
-        file.unlink()
+        file.unlink(missing_ok=True)
 
 
 def _lock(descriptor: int) -> bool:
@@ -127,6 +166,14 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
+def _is_still(path: Path, descriptor: int) -> bool:
+    """Whether a path still leads to the file that is open."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
 class PartsFile:
     """What one process has finished, appended line by line; each line is on its way to the disk when `add` returns."""
 
@@ -138,7 +185,8 @@ class PartsFile:
         """
         file = path / PARTS.replace("*", str(rank))
         self._file = file.open("a+b")
-        if not _lock(self._file.fileno()):
+        # Another run may have ended in between, and have removed the file that was opened here.
+        if not _lock(self._file.fileno()) or not _is_still(file, self._file.fileno()):
             self._file.close()
             raise InputError(f"Another process is at work on {path}. Wait for it, or name another --out.")
         self._file.seek(0)

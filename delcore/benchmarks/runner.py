@@ -19,7 +19,16 @@ import torch
 from delcore.answers import equal_answers
 from delcore.benchmarks.generate import Answer, Batch, answer_greedily
 from delcore.benchmarks.prompts import CUTS, find_program, program_prompt
-from delcore.benchmarks.records import Parts, PartsFile, check_folder, open_run, read_parts, write_run
+from delcore.benchmarks.records import (
+    Parts,
+    PartsFile,
+    check_folder,
+    drop_parts,
+    open_run,
+    read_parts,
+    spent_seconds,
+    write_run,
+)
 from delcore.benchmarks.saved_runs import EvaluationRun, read_run
 from delcore.benchmarks.scoring import OUTPUT_CUT, make_record, remake_record, score_program
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model, make_header
@@ -123,34 +132,59 @@ def run_job(
 ) -> EvaluationRun:
     """Answer what has no answer yet, and make the records."""
     started = time.perf_counter()
-    before = read_run(job.path)
-    if before.finished:
+    if is_done(before := read_run(job.path)):
         return before
-    kept = {record["index"]: record for record in before.records}
-    parts = read_parts(job.path)
-    earlier = sum(part["seconds"] for done in parts.values() for part in done.values()) / team.size
-    shown = Shown(job.task.title, len(job.items), len(kept.keys() | parts.keys()), progress)
-    team.wait()  # everybody has read; from here on files change
+    team.wait()  # everybody has looked; from here on files change
     with PartsFile(job.path, team.rank) as file:
-        for part in ("program", "text") if job.config.style == "pot" else ("text",):
-            prompts = dealt(pending(job, kept, parts, part), team)
-            last = time.perf_counter()
-            for batch in answered(job, loaded, part, prompts, lambda: signal() != 0):
-                now = time.perf_counter()
-                for index, facts in batch.items():
-                    file.add(index, part, {**facts, "seconds": (now - last) / len(batch)})
-                last = now
-                shown.add(part, len(batch), len(prompts))
-            if signal():
-                raise StoppedError(signal())
+        team.wait()  # no other run can change from here on what is there
+        before, parts = read_run(job.path), read_parts(job.path)
+        if not is_done(before):
+            kept = {record["index"]: record for record in before.records}
+            earlier = (before.header["seconds"] or 0.0) + spent_seconds(job.path)
+            shown = Shown(job.task.title, len(job.items), len(kept.keys() | parts.keys()), progress)
             team.wait()
-            parts = read_parts(job.path)  # of all processes: whose programs gave no answer is asked in words
-            team.wait()
+            parts = answer_missing(job, loaded, file, kept, parts, team, shown, signal)
+            if team.rank == 0:
+                seconds = round(earlier + time.perf_counter() - started, 2)
+                write_run(job.path, {**job.header, "seconds": seconds}, records_of(job, kept, parts))
+    team.wait()
     if team.rank == 0:
-        seconds = round(earlier + time.perf_counter() - started, 2)
-        write_run(job.path, {**job.header, "seconds": seconds}, records_of(job, kept, parts))
+        drop_parts(job.path)
     team.wait()
     return read_run(job.path)
+
+
+def is_done(run: EvaluationRun) -> bool:
+    """Whether nothing is left to do; the header gets its seconds last."""
+    return run.finished and run.header["seconds"] is not None
+
+
+def answer_missing(
+    job: Job,
+    loaded: LoadedModel,
+    file: PartsFile,
+    kept: Mapping[int, Any],
+    parts: Parts,
+    team: Team,
+    shown: "Shown",
+    signal: Callable[[], int],
+) -> Parts:
+    """Let the model answer what has no answer yet, and return the parts of all processes."""
+    for part in ("program", "text") if job.config.style == "pot" else ("text",):
+        prompts = dealt(pending(job, kept, parts, part), team)
+        last = time.perf_counter()
+        for batch in answered(job, loaded, part, prompts, lambda: signal() != 0):
+            now = time.perf_counter()
+            for index, facts in batch.items():
+                file.add(index, part, {**facts, "seconds": (now - last) / len(batch)})
+            last = now
+            shown.add(part, len(batch), len(prompts))
+        if signal():
+            raise StoppedError(signal())
+        team.wait()
+        parts = read_parts(job.path)  # of all processes: whose programs gave no answer is asked in words
+        team.wait()
+    return parts
 
 
 def records_of(job: Job, kept: Mapping[int, dict[str, Any]], parts: Parts) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from delcore.answers import Reading, cut_at_next_question, equal_answers, read_answer
 from delcore.answers.statements import last_boxes, until_unfinished_statement
 from delcore.benchmarks.readers import LETTERS
+from delcore.benchmarks.saved_runs import PROGRAM_FIELDS
 
 FLOAT_DIGITS = 12
 _LONG_FLOAT = re.compile(rf"(?<![\w.])-?\d{{1,{FLOAT_DIGITS - 1}}}\.\d{{11,}}(?:e[+-]?\d{{1,3}})?(?![\w.])")
@@ -30,9 +31,6 @@ or in `delcore.answers` after which some text is read or judged in another way."
 
 OUTPUT_CUT = "output_cut"
 """Outcome of a program that ended well but printed more than was kept: its answer may stand in what is missing."""
-
-PROGRAM_FIELDS = ("prompt", "output", "tokens", "finish", "status", "printed", "detail")
-"""What a record keeps of a program, also where words answered."""
 
 
 class Verdict(NamedTuple):

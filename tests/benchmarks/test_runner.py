@@ -238,8 +238,41 @@ def test_copied_folder_that_lost_its_end_gets_it_back(config, written):
     file = run.path / RECORDS
     file.write_bytes(file.read_bytes()[:-20])
     written.clear()
-    assert evaluate_model(config, loaded=tiny_loaded())[0].records == run.records
+    (again,) = evaluate_model(config, loaded=tiny_loaded())
+    assert again.records == run.records
     assert written == [run.records[8]["prompt"]]
+    assert again.header["seconds"] > run.header["seconds"]  # what the others took is not forgotten
+
+
+def test_run_that_was_killed_before_its_header_stood_is_finished_without_an_answer(config, written):
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    (run.path / HEADER).write_text(json.dumps({**run.header, "seconds": None}))
+    part = {"index": 0, "part": "text", "prompt": "", "output": "", "tokens": 1, "finish": "end", "seconds": 70}
+    (run.path / "parts-0.jsonl").write_text(json.dumps(part) + "\n")
+    written.clear()
+    (again,) = evaluate_model(config, loaded=tiny_loaded())
+    assert (again.records, written) == (run.records, [])
+    assert again.header["seconds"] >= 70
+    assert sorted(os.listdir(run.path)) == [HEADER, RECORDS]
+
+
+def test_run_that_another_finished_meanwhile_is_taken_as_it_is(config, written, monkeypatch):
+    """The other one ends after this one has looked and before it has the lock."""
+    (whole,) = evaluate_model(dataclasses.replace(config, out=config.out / "whole"), loaded=tiny_loaded())
+    late = config.out / "late"
+    usual = runner.PartsFile
+
+    def finish_first(path, rank):
+        monkeypatch.setattr(runner, "PartsFile", usual)
+        for name in (HEADER, RECORDS):
+            (path / name).write_bytes((whole.path / name).read_bytes())
+        return usual(path, rank)
+
+    monkeypatch.setattr(runner, "PartsFile", finish_first)
+    written.clear()
+    (run,) = evaluate_model(dataclasses.replace(config, out=late), loaded=tiny_loaded())
+    assert (run.header, run.records, written) == (whole.header, whole.records, [])
+    assert sorted(os.listdir(run.path)) == [HEADER, RECORDS]
 
 
 def test_lost_parts_of_another_process_are_told(config, monkeypatch):
