@@ -25,8 +25,17 @@ from delcore.errors import InputError
 
 PARTS = "parts-*.jsonl"
 
-SAME = ("task", "task_version", "style", "model_fingerprint", "seed", "data_sha256", "items", "settings")
+SAME = ("style", "seed", "task", "task_version", "model_fingerprint", "items", "data_sha256", "settings")
 """What a run that goes on must share with the one that began."""
+
+OPTIONS = ("limit", "max_new_tokens", "run_programs", "dtype", "device", "style", "seed")
+"""Those of them that are options of the command line."""
+
+UNSPEAKABLE = {
+    "model_fingerprint": "its model has other weights or another tokenizer",
+    "data_sha256": "its questions or right answers were others",
+}
+"""How a difference of hashes is told, which say nothing to people."""
 
 FREE_SETTINGS = ("batch_size",)
 """Settings that change how fast a run goes, not what it says."""
@@ -123,17 +132,28 @@ def open_run(path: Path, header: Mapping[str, Any]) -> None:
 
 
 def check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Refuse to go on with a run of other settings; the message names the first that differ."""
+    """Refuse to go on with a run of other settings; the message names what the user chose first, hashes never."""
     was, now = _comparable(old), _comparable(new)
     differing = [name for name in now if was.get(name) != now[name]]
+    if "limit" in differing:  # the items follow from it
+        differing = [name for name in differing if name not in ("items", "data_sha256")]
     if differing:
-        shown = "; ".join(f"{name} was {was.get(name)!r} and is {now[name]!r}" for name in differing[:3])
-        raise InputError(f"`--out` {path} holds another run: {shown}. Name another folder, or the same settings.")
+        told = "; ".join(_difference(name, was.get(name), now[name]) for name in differing)
+        raise InputError(f"`--out` {path} holds another run: {told}. Name another folder, or the same settings.")
 
 
 def _comparable(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be the same, in the order in which it is told."""
     settings = {key: value for key, value in header["settings"].items() if key not in FREE_SETTINGS}
-    return {**{name: header[name] for name in SAME if name != "settings"}, **settings}
+    return {**settings, **{name: header[name] for name in SAME if name != "settings"}}
+
+
+def _difference(name: str, was: Any, now: Any) -> str:
+    if name in UNSPEAKABLE:
+        return UNSPEAKABLE[name]
+    values = ("left out" if value is None else value for value in (was, now))
+    option = f"--{name.replace('_', '-')}" if name in OPTIONS else name.replace("_", " ")
+    return "{} was {} and is {}".format(option, *values)
 
 
 def write_header(path: Path, header: Mapping[str, Any]) -> None:

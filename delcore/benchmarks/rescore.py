@@ -9,7 +9,8 @@ from delcore.benchmarks.records import write_run
 from delcore.benchmarks.saved_runs import EvaluationRun, load_run
 from delcore.benchmarks.scoring import READER_VERSION, remake_record
 from delcore.benchmarks.settings import reading_versions
-from delcore.benchmarks.tasks import get_task
+from delcore.benchmarks.tasks import TASKS
+from delcore.errors import InputError
 from delcore.intervals import Interval
 from delcore.runs import Progress
 
@@ -24,7 +25,9 @@ def rescore(path: Path, progress: Progress | None = None) -> EvaluationRun:
         InputError: no such run, one that is not finished, or records that cannot be read.
     """
     run = load_run(path)
-    task = get_task(run.header["task"])
+    if run.task not in TASKS:
+        raise InputError(f"{path} is of task {run.task!r:.40}, which this delcore does not have. Read it where it was made.")
+    task = TASKS[run.task]
     if progress and run.header["task_version"] != task.version:
         progress(
             f"{path} asked version {run.header['task_version']} of {task.title}; this delcore has {task.version}. "

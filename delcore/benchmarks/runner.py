@@ -7,6 +7,7 @@ With several processes the items are dealt out, each process keeps what it has f
 main one makes the records of them.
 """
 
+import dataclasses
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,7 +76,7 @@ def evaluate_model(
     fingerprint = fingerprint_model(LoadedModel(model, tokenizer, card))
     model = model.to(team.device, getattr(torch, config.dtype))
     torch.manual_seed(config.seed)
-    out = config.out or RUNS / (re.sub(r"[^\w.-]+", "-", card.name) + "-" + fingerprint[:8])
+    out = config.out or default_folder(config, card.name, fingerprint)
     jobs = []
     for name, asked in items.items():
         task = get_task(name)
@@ -87,6 +88,18 @@ def evaluate_model(
     team.wait()
     with StopRequests() as stop:
         return [run_job(job, LoadedModel(model, tokenizer, card), team, progress, lambda: stop.signal) for job in jobs]
+
+
+def default_folder(config: EvaluationConfig, model: str, fingerprint: str) -> Path:
+    """A folder of its own for every model and every setting that changes answers: a trial leaves the whole run alone.
+
+    For model "a/b" under `--limit 5` it ends in a-b-01234567-limit-5.
+    """
+    named = ("limit", "max_new_tokens", "style", "dtype", "seed")
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    chosen = {name: value for name in named if (value := getattr(config, name)) != defaults[name]}
+    parts = [model, fingerprint[:8], *(f"{name.replace('_', '-')}-{value}" for name, value in chosen.items())]
+    return RUNS / "-".join(re.sub(r"[^\w.-]+", "-", part) for part in parts)
 
 
 @dataclass(frozen=True)

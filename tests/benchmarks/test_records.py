@@ -148,14 +148,21 @@ def test_records_are_whole_or_as_they_were(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"task": "svamp"}, "task was 'gsm8k' and is 'svamp'"),
-        ({"task_version": 2}, "task_version was 1 and is 2"),
-        ({"style": "pot"}, "style was 'cot' and is 'pot'"),
-        ({"model_fingerprint": "beef"}, "model_fingerprint was 'f00d' and is 'beef'"),
-        ({"data_sha256": "0"}, "data_sha256"),
-        ({"seed": 1}, "seed was 0 and is 1"),
-        ({"settings": {**SETTINGS, "max_new_tokens": 65}}, "max_new_tokens was 64 and is 65"),
-        ({"settings": {**SETTINGS, "limit": 2}}, "limit was None and is 2"),
+        ({"task": "svamp"}, "task was gsm8k and is svamp"),
+        ({"task_version": 2}, "task version was 1 and is 2"),
+        ({"style": "pot"}, "--style was cot and is pot"),
+        ({"model_fingerprint": "beef"}, "its model has other weights or another tokenizer"),
+        ({"data_sha256": "0"}, "its questions or right answers were others"),
+        ({"seed": 1}, "--seed was 0 and is 1"),
+        ({"settings": {**SETTINGS, "max_new_tokens": 65}}, "--max-new-tokens was 64 and is 65"),
+        (
+            {"settings": {**SETTINGS, "limit": 2}, "items": 9, "data_sha256": "0"},
+            "holds another run: --limit was left out and is 2. Name",
+        ),
+        (
+            {"settings": {**SETTINGS, "dtype": "bfloat16"}, "model_fingerprint": "beef", "seed": 1},
+            "another run: --dtype was left out and is bfloat16; --seed was 0 and is 1; its model has other weights",
+        ),
     ],
 )
 def test_run_of_other_settings_is_refused_and_left_alone(tmp_path, change, words):

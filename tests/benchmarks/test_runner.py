@@ -423,11 +423,32 @@ def test_run_from_before_readers_had_versions_goes_on_and_gets_one(config, writt
 
 def test_reading_again_says_that_the_task_has_changed(config, monkeypatch):
     (run,) = evaluate_model(config, loaded=tiny_loaded())
-    newer = dataclasses.replace(rescoring.get_task("arithmetic"), version=2)
-    monkeypatch.setattr(rescoring, "get_task", lambda name: newer)
+    newer = dataclasses.replace(rescoring.TASKS["arithmetic"], version=2)
+    monkeypatch.setattr(rescoring, "TASKS", {"arithmetic": newer})
     lines = []
     rescore(run.path, lines.append)
     assert "asked version 1 of Held-out additions; this delcore has 2" in lines[0]
+
+
+def test_run_of_an_unknown_task_is_not_read_again(tmp_path):
+    folder = write_run(tmp_path / "odd", [], task="gsm9k")
+    with pytest.raises(InputError, match=r"odd is of task 'gsm9k', which this delcore does not have"):
+        rescore(folder)
+
+
+def test_trial_with_a_limit_leaves_the_default_folder_to_the_whole_run(config, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    usual = {"limit": None, "out": None, "max_new_tokens": None}
+    changes = [{}, {"limit": 5}, {"max_new_tokens": 8}, {"style": "pot", "run_programs": True}, {"dtype": "bfloat16"}]
+    configs = [dataclasses.replace(config, **{**usual, **one}) for one in [*changes, {"seed": 3}]]
+    folders = [runner.default_folder(one, "some/odd name", "f00d" * 16) for one in configs]
+    assert len(set(folders)) == len(folders)
+    assert folders[0] == Path("runs/evaluate/some-odd-name-f00df00d")
+    assert folders[1].name == "some-odd-name-f00df00d-limit-5"
+    same = dataclasses.replace(configs[0], batch_size=3)
+    assert runner.default_folder(same, "some/odd name", "f00d" * 16) == folders[0]
+    trial, longer = (evaluate_model(dataclasses.replace(configs[0], limit=n), loaded=tiny_loaded())[0] for n in (2, 3))
+    assert (len(trial.records), len(longer.records)) == (2, 3)
 
 
 def test_unfinished_run_is_not_read_again(config, monkeypatch):
