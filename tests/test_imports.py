@@ -16,6 +16,7 @@ LEVELS = [
     {"errors", "versions", "_panels"},
     {"digits", "arithmetic", "checkpoints", "programs", "answers", "intervals"},
     {"losses", "data", "digit_tokens", "templates", "_hub"},
+    {"generation"},
     {"equilibria", "bench", "trainers", "sources", "loss_model", "readout", "pretrained"},
     {"_gguf"},
     {"config", "models"},

@@ -26,7 +26,9 @@ def rescore(path: Path, progress: Progress | None = None) -> EvaluationRun:
     """
     run = load_run(path)
     if run.task not in TASKS:
-        raise InputError(f"{path} is of task {run.task!r:.40}, which this delcore does not have. Read it where it was made.")
+        raise InputError(
+            f"{path} is of task {run.task!r:.40}, which this delcore does not have. Read it where it was made."
+        )
     task = TASKS[run.task]
     if progress and run.header["task_version"] != task.version:
         progress(
@@ -78,5 +80,7 @@ def format_summaries(rows: Sequence[dict[str, Any]]) -> str:
             f"  {seconds:>7}"
         )
     if some:
-        lines.append("no room: prompts that did not fit the model's context; nothing was answered, and they are unread.")
+        lines.append(
+            "no room: prompts that did not fit the model's context; nothing was answered, and they are unread."
+        )
     return "\n".join(lines)

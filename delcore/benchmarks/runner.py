@@ -34,18 +34,16 @@ from delcore.benchmarks.saved_runs import EvaluationRun, read_run
 from delcore.benchmarks.scoring import OUTPUT_CUT, make_record, remake_record, score_program
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model, make_header
 from delcore.benchmarks.tasks import Item, Task, get_task, load_task
-from delcore.config import process_count, process_rank
+from delcore.benchmarks.team import Shown, Team
 from delcore.errors import InputError, StoppedError
 from delcore.memory import is_out_of_memory
 from delcore.models import LoadedModel, load_model
-from delcore.prepare import pick_device
 from delcore.programs import OUTPUT_BYTES, ProgramResult, check_sandbox, run_programs
-from delcore.runs import Progress, format_duration
+from delcore.runs import Progress
 from delcore.stopping import StopRequests
 
 PROGRAM_WORKERS = 4
 RUNS = Path("runs", "evaluate")
-NOUNS = {"text": "answers", "program": "programs"}
 
 
 def evaluate_model(
@@ -113,30 +111,6 @@ class Job:
     header: dict[str, Any]
 
 
-class Team:
-    """This process among those that `accelerate launch` started, or alone."""
-
-    def __init__(self, device: str) -> None:
-        """Join them, and take a device."""
-        self.rank, self.size = process_rank(), process_count()
-        self._accelerator: Any = None
-        if self.size > 1:
-            from datetime import timedelta
-
-            from accelerate import Accelerator, InitProcessGroupKwargs
-
-            patience = InitProcessGroupKwargs(timeout=timedelta(days=30))  # one may have longer answers than the others
-            self._accelerator = Accelerator(
-                cpu=device == "cpu" or not torch.cuda.is_available(), kwargs_handlers=[patience]
-            )
-        self.device = self._accelerator.device if self._accelerator else pick_device(device)
-
-    def wait(self) -> None:
-        """Until all have come as far."""
-        if self._accelerator:
-            self._accelerator.wait_for_everyone()
-
-
 # ---------------------------------------------------------------- one benchmark
 
 
@@ -179,14 +153,14 @@ def answer_missing(
     kept: Mapping[int, Any],
     parts: Parts,
     team: Team,
-    shown: "Shown",
+    shown: Shown,
     signal: Callable[[], int],
 ) -> Parts:
     """Let the model answer what has no answer yet, and return the parts of all processes."""
     for part in ("program", "text") if job.config.style == "pot" else ("text",):
         prompts = dealt(pending(job, kept, parts, part), team)
         last = time.perf_counter()
-        for batch in answered(job, loaded, part, prompts, lambda: signal() != 0):
+        for batch in answered(job, loaded, part, prompts, lambda: signal() != 0, shown.say):
             now = time.perf_counter()
             for index, facts in batch.items():
                 file.add(index, part, {**facts, "seconds": (now - last) / len(batch)})
@@ -239,7 +213,12 @@ def dealt(prompts: Mapping[int, str], team: Team) -> dict[int, str]:
 
 
 def answered(
-    job: Job, loaded: LoadedModel, part: str, prompts: Mapping[int, str], stopped: Callable[[], bool]
+    job: Job,
+    loaded: LoadedModel,
+    part: str,
+    prompts: Mapping[int, str],
+    stopped: Callable[[], bool],
+    say: Progress | None,
 ) -> Iterator[dict[int, dict[str, Any]]]:
     """What the model writes to each prompt, and what its program prints; batch by batch."""
     batches = _explained(
@@ -252,6 +231,7 @@ def answered(
             batch_size=job.config.batch_size,
             context=loaded.card.context,
             stopped=stopped,
+            say=say,
         )
     )
     for batch in batches:
@@ -296,26 +276,3 @@ def facts_of(item: Item, index: int) -> dict[str, Any]:
     """What a record needs to know of an item."""
     options = item.fields.get("options") or []
     return {"index": index, "id": item.id, "kind": item.kind, "gold": item.gold, "options": options}
-
-
-class Shown:
-    """Says how far this process is with a benchmark, and how long it will take."""
-
-    def __init__(self, title: str, items: int, begun: int, progress: Progress | None) -> None:
-        """Say where it begins."""
-        self.progress, self.title, self.counts = progress, title, dict.fromkeys(CUTS, 0)
-        self.started = self.last = time.perf_counter()
-        self._say(f"{items} items" + (f", {begun} of them begun before" if begun else ""))
-
-    def add(self, part: str, count: int, total: int) -> None:
-        """Some more of the `total` that this process has to answer."""
-        self.counts[part] += count
-        now, done = time.perf_counter(), self.counts[part]
-        if now - self.last > 2 or done == total:
-            self.last = now
-            left = (now - self.started) / max(sum(self.counts.values()), 1) * (total - done)
-            self._say(f"{done} of {total} {NOUNS[part]}, {format_duration(left)} left")
-
-    def _say(self, line: str) -> None:
-        if self.progress:
-            self.progress(f"{self.title}: {line}")
