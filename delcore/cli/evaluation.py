@@ -36,6 +36,8 @@ def add_evaluate(commands: Any) -> None:
 
 
 def _run_evaluate(arguments: argparse.Namespace) -> None:
+    if process_rank() != 0 and not arguments.benchmark:
+        return  # reading needs one process
     from delcore.benchmarks.records import find_runs
     from delcore.benchmarks.rescore import format_summaries, rescore, summarise
 
