@@ -6,6 +6,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
@@ -23,6 +24,18 @@ def hub_reachable() -> bool:
     except OSError:
         return False
     return True
+
+
+def what_is_beside(path: Path) -> str:
+    """Names in the folder in which something is missing, for an error; empty where it is not a folder of its own."""
+    try:
+        if path.parent in (Path(), Path("/")) or not path.parent.is_dir():
+            return ""
+        names = sorted(file.name for file in path.parent.iterdir() if not file.name.startswith("."))
+    except OSError:
+        return ""
+    shown = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
+    return f" {path.parent} holds {shown or 'nothing'}."
 
 
 def error_chain(error: BaseException | None) -> list[BaseException]:

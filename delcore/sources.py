@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, overload
 
-from delcore._hub import explain_set_error, quiet_datasets
+from delcore._hub import explain_set_error, quiet_datasets, what_is_beside
 from delcore.arithmetic import Sample
 from delcore.errors import InputError
 from delcore.templates import FIELDS, Render, check_text, make_render, parse_row, trim_row
@@ -117,7 +117,14 @@ def _find_rows(source: str, split: str, option: str) -> Rows:
         return _read_folder(folder, config, split, option)
     hub = HUB_NAME.fullmatch(source)
     if hub and Path(source).suffix not in SUFFIXES:
-        return _read_set(hub["name"], hub["config"], split, local=False)
+        try:
+            return _read_set(hub["name"], hub["config"], split, local=False)
+        except InputError as error:
+            if not (beside := what_is_beside(Path(source))):
+                raise
+            raise InputError(
+                f"`{option}`: there is no file or folder {source!r}, and no such set to be had.{beside}"
+            ) from error
     raise InputError(
         f'`{option}` must be "arithmetic", a .jsonl, .json or .parquet file, a folder of such files, or a set of the '
         f'hub such as "openai/gsm8k:main"; there is no file or folder {source!r}.'
@@ -262,7 +269,7 @@ def open_set(name: str, config: str | None, split: str, *, local: bool = False) 
     try:
         import datasets
     except ImportError:
-        raise InputError(f'Reading {name} needs a package more: pip install "delcore[train]"') from None
+        raise InputError(f'Reading {name} needs a package more: pip install -e ".[train]"') from None
     saved = [folder for folder in (Path(name), Path(name, split)) if local and (folder / "state.json").is_file()]
     try:
         with quiet_datasets(datasets, local=local):

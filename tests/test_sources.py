@@ -23,7 +23,7 @@ TALK = {"messages": [{"role": "user", "content": "1+2?"}, {"role": "assistant", 
 @pytest.fixture
 def datasets(tmp_path_factory, monkeypatch):
     """The package, with a cache of its own."""
-    package = pytest.importorskip("datasets", reason='datasets comes with pip install "delcore[train]"')
+    package = pytest.importorskip("datasets", reason='datasets comes with pip install -e ".[train]"')
     monkeypatch.setattr(package.config, "HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
     return package
 
@@ -387,6 +387,13 @@ def test_hub_that_cannot_be_reached_is_known_at_once_and_only_the_cache_is_asked
     assert datasets.config.HF_HUB_OFFLINE is False
 
 
+def test_file_that_is_missing_beside_others_is_no_problem_of_the_hub(datasets, tmp_path, monkeypatch):
+    monkeypatch.setattr(_hub, "hub_reachable", lambda: False)
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "data" / "train.jsonl", ADD)
+    assert_refused("data/trian", "there is no file or folder 'data/trian'", "data holds train.jsonl.")
+
+
 def test_missing_package_is_named_with_the_extra_that_brings_it(tmp_path, monkeypatch):
     written(tmp_path / "a.jsonl", ADD)
     original = builtins.__import__
@@ -399,7 +406,7 @@ def test_missing_package_is_named_with_the_extra_that_brings_it(tmp_path, monkey
     monkeypatch.delitem(sys.modules, "datasets", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     for source in (str(tmp_path), "some/set"):
-        assert_refused(source, 'needs a package more: pip install "delcore[train]"')
+        assert_refused(source, 'needs a package more: pip install -e ".[train]"')
     assert list(load_samples(str(tmp_path / "a.jsonl"))) == [ADDED]
 
 

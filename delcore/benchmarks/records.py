@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from delcore._hub import what_is_beside
 from delcore.benchmarks.saved_runs import (
     HEADER,
     PROGRAM_FIELDS,
@@ -61,6 +62,8 @@ def find_runs(path: Path) -> list[Path]:
     """
     if (path / HEADER).is_file():
         return [path]
+    if not path.exists():
+        raise InputError(f"There is no folder {path}.{what_is_beside(path)}")
     found = sorted(file.parent for file in path.glob(f"*/{HEADER}"))
     if not found:
         raise InputError(f"{path} holds no {HEADER}, and neither does a folder in it. Name a folder of --out.")

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from delcore._hub import what_is_beside
 from delcore.answers import read_answer
 from delcore.arithmetic import heldout_additions
 from delcore.benchmarks import readers
@@ -230,7 +231,7 @@ def _find_file(task: Task, folder: Path) -> Path | None:
 
 def _missing(task: Task, folder: Path) -> str:
     if not folder.is_dir():
-        return f"`--data-dir` {folder} is no folder."
+        return f"`--data-dir`: there is no folder {folder}.{what_is_beside(folder)}"
     message = f"`--data-dir` {folder} holds no {' or '.join(task.files)}. Put the file there"
     if task.name == "math" and _find_file(TASKS["math500"], folder):
         return message + ", or ask for --benchmark math500, which is there."

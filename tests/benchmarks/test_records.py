@@ -198,6 +198,9 @@ def test_runs_are_found_in_their_folder_and_right_below_it(tmp_path):
         open_run(tmp_path / "out" / name, HEAD)
     assert find_runs(tmp_path / "out" / "a") == [tmp_path / "out" / "a"]
     assert find_runs(tmp_path / "out") == [tmp_path / "out" / "a", tmp_path / "out" / "b"]
-    for empty in (tmp_path, tmp_path / "none"):
-        with pytest.raises(InputError, match=r"holds no evaluation\.json, and neither does a folder in it"):
-            find_runs(empty)
+    with pytest.raises(InputError, match=r"holds no evaluation\.json, and neither does a folder in it"):
+        find_runs(tmp_path)
+    with pytest.raises(
+        InputError, match=rf"There is no folder {tmp_path / 'out' / 'c'}. {tmp_path / 'out'} holds a, b"
+    ):
+        find_runs(tmp_path / "out" / "c")

@@ -223,7 +223,7 @@ def test_missing_file_or_folder_is_named_with_what_would_do(tmp_path):
 
 
 def test_hub_out_of_reach_is_told_with_both_remedies(monkeypatch):
-    datasets = pytest.importorskip("datasets", reason='datasets comes with pip install "delcore[eval]"')
+    datasets = pytest.importorskip("datasets", reason='datasets comes with pip install -e ".[eval]"')
 
     def fail(*_, **__):
         raise ConnectionError("Couldn't reach the hub")
