@@ -126,7 +126,7 @@ def adapter_card(job: Job, facts: Mapping[str, Any]) -> str:
             "",
             *lines,
             "",
-            "`delcore.load_model` and PEFT's `AutoPeftModelForCausalLM` read this folder; the whole record of the run is in",
+            "`delcore.load_model` and PEFT's `AutoPeftModelForCausalLM` read this folder. The record of the run is",
             f"`{ADAPTER_RECORD}`.",
             "",
         ]
