@@ -79,7 +79,7 @@ def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Pr
     vocab = DigitVocab.from_tokenizer(tokenizer)
     check_options(config, has_dot=vocab.dot is not None)
     check_widths(model, tokenizer)
-    samples, heldout = load_data(config, tokenizer)
+    samples, heldout = load_data(config, tokenizer, progress)
     coverage = check_coverage(config, samples, tokenizer, vocab, progress)
     config = settle(config, samples, card)
     facts: dict[str, Any] = {
@@ -103,11 +103,14 @@ def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Pr
     )
 
 
-def load_data(config: TrainConfig, tokenizer: Any) -> tuple[Sequence[Sample] | None, Sequence[Sample]]:
+def load_data(
+    config: TrainConfig, tokenizer: Any, progress: Progress | None = None
+) -> tuple[Sequence[Sample] | None, Sequence[Sample]]:
     """Training and held-out samples; the latter are empty where none are asked for."""
 
     def load(source: str, split: str, option: str) -> Sequence[Sample] | None:
-        return load_samples(source, template=config.template, tokenizer=tokenizer, split=split, option=option)
+        asked = {"split": split, "option": option, "say": progress}
+        return load_samples(source, template=config.template, tokenizer=tokenizer, **asked)
 
     samples = load(config.data, config.split, "--data")
     if not config.eval_every:

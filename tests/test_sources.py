@@ -196,6 +196,40 @@ def test_folder_of_splits_gives_the_one_asked_for(datasets, tmp_path):
     assert_refused(tmp_path, "has no split 'dev'; it has train, test. Name one with --split.", split="dev")
 
 
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("gsm8ktrain.jsonl", "gsm8ktest.jsonl"), "mixes splits that would be read as one: gsm8ktest.jsonl"),
+        (("main/train.jsonl", "socratic/train.jsonl"), "several sets that would be read as one: main/train.jsonl"),
+        (("main/train/0.jsonl", "socratic/train/0.jsonl"), "several sets that would be read as one"),
+        (("a/1.jsonl", "b/2.jsonl"), "several sets that would be read as one: a/1.jsonl, b/2.jsonl. Name the folder"),
+    ],
+)
+def test_folder_that_mixes_splits_or_sets_is_refused(datasets, tmp_path, names, words):
+    for name in names:
+        written(tmp_path / name, ADD)
+    assert_refused(tmp_path, f"`--data` folder {tmp_path}", words)
+
+
+@pytest.mark.parametrize(
+    ("names", "read", "said"),
+    [
+        (("a.jsonl", "b.jsonl"), 2, "the rows of 2 files are taken together: a.jsonl, b.jsonl."),
+        (("train.jsonl", "extra.jsonl"), 1, "left out, as their names tell no split: extra.jsonl."),
+        (("train.jsonl", "test.jsonl"), 1, None),
+        (("train/0.jsonl", "test/0.jsonl"), 1, None),
+        (("train-0.jsonl", "train-1.jsonl"), 2, None),
+        (("latest.jsonl",), 1, None),
+    ],
+)
+def test_files_of_a_folder_that_are_merged_or_left_out_are_told(datasets, tmp_path, names, read, said):
+    for name in names:
+        written(tmp_path / name, ADD)
+    lines = []
+    assert len(load_samples(str(tmp_path), say=lines.append)) == read
+    assert lines == ([f"{tmp_path}: {said}"] if said else [])
+
+
 def test_folder_that_changes_is_read_anew(datasets, tmp_path):
     written(tmp_path / "train.jsonl", ADD)
     assert len(load_samples(str(tmp_path))) == 1
