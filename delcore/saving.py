@@ -92,11 +92,13 @@ def save_run(job: Job, model: Any, accelerator: Any, facts: Mapping[str, Any]) -
         InputError: the disk is too small, or cannot be written.
     """
     plain = accelerator.unwrap_model(model).model
-    weights = get_model_state_dict(model, options=GATHER_ALL)
+    gathered = get_model_state_dict(model, options=GATHER_ALL)
     if not accelerator.is_main_process:
         return
     twins = {"embedding", *(f"model.{key}" for key in getattr(plain, "all_tied_weights_keys", {}))}
-    weights = {key.removeprefix("model."): value for key, value in weights.items() if key not in twins}
+    weights: dict[str, Any] | None = {
+        key.removeprefix("model."): value for key, value in gathered.items() if key not in twins
+    }
     plain.eval()
     if job.config.lora_rank and not job.keeps_adapters:
         plain, weights = plain.merge_and_unload(), None
