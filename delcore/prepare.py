@@ -109,8 +109,9 @@ def load_data(
     """Training and held-out samples; the latter are empty where none are asked for."""
 
     def load(source: str, split: str, option: str) -> Sequence[Sample] | None:
-        asked = {"split": split, "option": option, "say": progress}
-        return load_samples(source, template=config.template, tokenizer=tokenizer, **asked)
+        return load_samples(
+            source, template=config.template, tokenizer=tokenizer, split=split, option=option, say=progress
+        )
 
     samples = load(config.data, config.split, "--data")
     if not config.eval_every:
