@@ -177,6 +177,8 @@ def test_tsne_has_a_panel_per_perplexity_and_seed_and_names_them(figures):
     figure = figures["tsne"]
     assert len(figure.data) == 4 and all(list(trace.text) == list("0123456789") for trace in figure.data)
     heads = [annotation.text for annotation in figure.layout.annotations]
+    for trace, axis in zip(figure.data, figure.select_yaxes(), strict=True):
+        assert axis.range[0] < min(trace.y) and axis.range[1] - max(trace.y) > 0.2 * np.ptp(trace.y)
     for perplexity, seed in itertools.product((2, 3), (0, 1)):
         assert any(head.startswith(f"perplexity {perplexity}, seed {seed};") for head in heads)
 
