@@ -30,7 +30,7 @@ LEVELS = [
     {"benchmarks"},
     {"reports"},
     {"bench_generate", "studies"},
-    {"family"},
+    {"family", "workshop"},
     {"cli"},
     {"__main__"},
 ]

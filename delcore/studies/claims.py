@@ -26,8 +26,8 @@ logger = logging.getLogger("delcore.studies")
 
 COMMAND = "python -m delcore.studies claims --out notebooks/studies"
 OPENED, CLOSED = "<!-- claims: made by `python -m delcore.studies claims` -->", "<!-- end of claims -->"
-TRAINED_TEST = "embedded model fine-tuned on generated arithmetic and readings of a known law"
-ENTROPY_TEST = f"{TRAINED_TEST}, at default and at matched strength; SmolLM2-135M on GSM8K"
+TRAINED_TEST = "embedded model"
+ENTROPY_TEST = f"{TRAINED_TEST}, default and matched strength, readings of a known law; SmolLM2-135M on GSM8K"
 
 
 @dataclass(frozen=True)
