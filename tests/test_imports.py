@@ -30,7 +30,7 @@ LEVELS = [
     {"benchmarks"},
     {"reports"},
     {"bench_generate", "studies"},
-    {"family", "workshop"},
+    {"exercises", "family"},
     {"cli"},
     {"__main__"},
 ]

@@ -10,8 +10,8 @@ import torch
 
 from delcore.analysis import entropy_nats
 from delcore.digits import DigitVocab
+from delcore.exercises.checks import Check, Mistake, check_choices, check_number, first_wrong
 from delcore.losses import numeric_loss
-from delcore.workshop.checks import Check, Mistake, check_choices, check_number, first_wrong
 
 SCORES = (1, 1, 1, 1, 1, 1, 1, 8, 4, 1)
 """Exercise 1: exp of the ten digit logits."""

@@ -7,16 +7,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from delcore.workshop.by_hand import (
+    from delcore.exercises.by_hand import (
         check_del,
         check_dist2_target,
         check_entropy,
         check_ntl_was,
         check_probability_and_mass,
     )
-    from delcore.workshop.checks import Check
-    from delcore.workshop.judgement import check_biases, check_readings
-    from delcore.workshop.places import check_places, check_weights
+    from delcore.exercises.checks import Check
+    from delcore.exercises.judgement import check_biases, check_readings
+    from delcore.exercises.places import check_places, check_weights
 
 _HOMES = {
     "Check": "checks",
@@ -48,8 +48,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load a checker from its module (PEP 562)."""
     if name not in _HOMES:
-        raise AttributeError(f"module 'delcore.workshop' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"delcore.workshop.{_HOMES[name]}"), name)
+        raise AttributeError(f"module 'delcore.exercises' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"delcore.exercises.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

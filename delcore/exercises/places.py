@@ -8,7 +8,7 @@ import torch
 
 from delcore.analysis import measure_place_weights
 from delcore.digits import DigitVocab, number_spans
-from delcore.workshop.checks import UNANSWERED, Check, Mistake, check_list, first_wrong
+from delcore.exercises.checks import UNANSWERED, Check, Mistake, check_list, first_wrong
 
 TEXTS = ("3.14", "2024-05-01", ".5", "1.2.3")
 WEIGHED = "123.45"

@@ -7,9 +7,9 @@ from typing import Any
 from delcore.analysis import entropy_nats
 from delcore.arithmetic import DESIGN_LAW
 from delcore.equilibria import equilibrium
+from delcore.exercises.checks import Check, check_choices
 from delcore.intervals import Interval
 from delcore.studies.stored import read_study
-from delcore.workshop.checks import Check, check_choices
 
 BIASES = ("over-sharp", "over-flat", "neither")
 EQUAL_NATS = 0.001
