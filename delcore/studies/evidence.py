@@ -1,6 +1,6 @@
 """What the ledger of claims is judged from: stored numbers, paired over seeds, and the rules that join them.
 
-All thresholds were set before the runs they judge were finished.
+The thresholds were set before the fine-tuning studies that they judge were finished.
 """
 
 import csv
