@@ -213,6 +213,7 @@ def test_text_says_where_nothing_is_separated():
     assert interval_text(Interval(-0.1, -0.2, 0.1, 5)) == "−0.100 (−0.200 to +0.100, not separated)"
     assert interval_text(Interval(-0.1, -0.2, -0.05, 5)) == "−0.100 (−0.200 to −0.050)"
     assert interval_text(Interval(0.1, None, None, 1)) == "+0.100 (one seed, no interval)"
+    assert interval_text(Interval(0.0002, 0.0001, 0.0003, 5)) == "+0.00020 (+0.00010 to +0.00030)"
 
 
 def test_numbers_of_a_claim_are_those_of_the_data(tmp_path):

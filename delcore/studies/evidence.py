@@ -18,6 +18,9 @@ from delcore.intervals import CONFIDENCE, Interval, t_interval
 NEGLIGIBLE_NATS = 0.02
 """An entropy is called unchanged where the whole interval of its difference lies within this."""
 
+SMALL = 0.01
+"""Numbers that are all below this are written with five decimals."""
+
 REFERENCE = "mle"
 FILES = ("results.json", "runs.csv")
 
@@ -156,13 +159,15 @@ def number(value: float, digits: int = 3) -> str:
     return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
-def interval_text(interval: Interval, digits: int = 3) -> str:
-    """A mean with its interval, and whether 0 is in it."""
+def interval_text(interval: Interval) -> str:
+    """A mean with its interval, and whether 0 is in it; more decimals where three would show little but zeros."""
+    ends = [end for end in (interval.low, interval.high) if end is not None]
+    digits = 5 if 0 < max(abs(value) for value in (interval.mean, *ends)) < SMALL else 3
     mean = number(interval.mean, digits)
-    if interval.low is None or interval.high is None:
+    if not ends:
         return f"{mean} (one seed, no interval)"
     apart = "" if interval.excludes_zero else ", not separated"
-    return f"{mean} ({number(interval.low, digits)} to {number(interval.high, digits)}{apart})"
+    return f"{mean} ({' to '.join(number(end, digits) for end in ends)}{apart})"
 
 
 def budget(study: Mapping[str, Any]) -> str:
