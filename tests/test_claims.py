@@ -261,6 +261,20 @@ def test_readme_without_its_markers_is_one_line_and_nothing_is_written(tmp_path,
     assert not (tmp_path / CLAIMS_FILE).exists()
 
 
+def test_study_without_a_variant_or_its_runs_is_one_line(tmp_path, capsys):
+    papers_world().write(tmp_path)
+    lines = (tmp_path / "losses" / "runs.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "losses" / "runs.csv").write_text("".join(line for line in lines if not line.startswith("emo,")))
+    command = ["claims", "--out", str(tmp_path), "--readme", str(tmp_path / "README.md")]
+    assert main(command) == 2
+    assert (
+        capsys.readouterr().err == "error: runs.csv lacks emo, or its gap_nats ('emo'); run the study again.\n"
+    )
+    (tmp_path / "losses" / "runs.csv").unlink()
+    assert main(command) == 2
+    assert capsys.readouterr().err == "error: The study losses has results.json but no runs.csv; run it again.\n"
+
+
 def test_folder_without_studies_is_refused(tmp_path):
     with pytest.raises(InputError, match="There are no studies"):
         read_evidence(tmp_path)

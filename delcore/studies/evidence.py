@@ -82,11 +82,31 @@ def _read_runs(file: Path) -> Runs:
 # ---------------------------------------------------------------- numbers, paired over seeds
 
 
+def runs_of(evidence: Evidence, study: str) -> Runs:
+    """Every run of a fine-tuning study.
+
+    Raises:
+        InputError: its runs.csv is not there.
+    """
+    if study not in evidence.runs:
+        raise InputError(f"The study {study} has results.json but no runs.csv; run it again.")
+    return evidence.runs[study]
+
+
 def value_of(runs: Runs, variant: str, groups: Sequence[str], measure: str) -> dict[int, float]:
-    """Of each seed: the measure, averaged over groups of problems."""
-    return {
-        seed: statistics.fmean(values[group, measure] for group in groups) for seed, values in runs[variant].items()
-    }
+    """Of each seed: the measure, averaged over groups of problems.
+
+    Raises:
+        InputError: the study did not train the variant, or did not measure this.
+    """
+    try:
+        return {
+            seed: statistics.fmean(values[group, measure] for group in groups) for seed, values in runs[variant].items()
+        }
+    except KeyError as missing:
+        raise InputError(
+            f"runs.csv holds no {variant}, or not its {measure} ({missing}); run the study again."
+        ) from None
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float], *, comparisons: int = 1) -> Interval:
