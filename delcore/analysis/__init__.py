@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from delcore.analysis.calibration import measure_calibration
     from delcore.analysis.criteria import fit_criteria
     from delcore.analysis.digit_measures import MEASURES, measure_confusion, measure_digits_by, measure_offsets
+    from delcore.analysis.divergences import Divergences, HumpFit, compare_laws, fit_hump
     from delcore.analysis.embeddings import CONTEXTS, generated_contexts, load_table, read_states
     from delcore.analysis.gaps import EntropyGap, judge_gap, measure_gap_by, measure_law_gap
     from delcore.analysis.outcomes import (
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from delcore.analysis.results import Axis, Measured, Provenance
     from delcore.analysis.scans import equilibrium_gaps, scan_equilibria, temper_law
     from delcore.analysis.similarity import measure_similarity
-    from delcore.analysis.single_loss import LossAt, measure_loss_at
+    from delcore.analysis.single_loss import LossAt, measure_loss_at, scan_pull
     from delcore.analysis.strength import Strength, match_alphas, measure_strength
 
 _HOMES = {
@@ -47,8 +48,10 @@ _HOMES = {
     "DigitEmbeddings": "outcomes",
     "DigitPredictions": "predictions",
     "DigitSimilarity": "outcomes",
+    "Divergences": "divergences",
     "EntropyGap": "gaps",
     "EquilibriumScan": "outcomes",
+    "HumpFit": "divergences",
     "KnownLaw": "records",
     "LossAt": "single_loss",
     "MEASURES": "digit_measures",
@@ -58,9 +61,11 @@ _HOMES = {
     "Provenance": "results",
     "Strength": "strength",
     "TsneMap": "outcomes",
+    "compare_laws": "divergences",
     "entropy_nats": "records",
     "equilibrium_gaps": "scans",
     "fit_criteria": "criteria",
+    "fit_hump": "divergences",
     "generated_contexts": "embeddings",
     "judge_gap": "gaps",
     "known_law": "records",
@@ -82,6 +87,7 @@ _HOMES = {
     "project_tsne": "projection",
     "read_states": "embeddings",
     "scan_equilibria": "scans",
+    "scan_pull": "single_loss",
     "tabulate_position": "records",
     "tabulate_record": "records",
     "temper_law": "scans",
@@ -95,8 +101,10 @@ __all__ = [
     "DigitEmbeddings",
     "DigitPredictions",
     "DigitSimilarity",
+    "Divergences",
     "EntropyGap",
     "EquilibriumScan",
+    "HumpFit",
     "KnownLaw",
     "LossAt",
     "MEASURES",
@@ -106,9 +114,11 @@ __all__ = [
     "Provenance",
     "Strength",
     "TsneMap",
+    "compare_laws",
     "entropy_nats",
     "equilibrium_gaps",
     "fit_criteria",
+    "fit_hump",
     "generated_contexts",
     "judge_gap",
     "known_law",
@@ -130,6 +140,7 @@ __all__ = [
     "project_tsne",
     "read_states",
     "scan_equilibria",
+    "scan_pull",
     "tabulate_position",
     "tabulate_record",
     "temper_law",

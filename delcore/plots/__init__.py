@@ -19,7 +19,7 @@ from delcore.plots.looks import COLOURS, TITLES, figure_html, show_static, title
 from delcore.plots.measures import plot_calibration, plot_confusion, plot_intervals, plot_measured
 from delcore.plots.places import place_title, plot_place_accuracy
 from delcore.plots.sweeps import plot_sweep
-from delcore.plots.theory import plot_criteria, plot_equilibria, plot_place_weights
+from delcore.plots.theory import plot_criteria, plot_equilibria, plot_place_weights, plot_pull
 
 __all__ = [
     "COLOURS",
@@ -41,6 +41,7 @@ __all__ = [
     "plot_pca",
     "plot_place_accuracy",
     "plot_place_weights",
+    "plot_pull",
     "plot_similarity",
     "plot_small_multiples",
     "plot_sweep",
