@@ -31,7 +31,7 @@ LEVELS = [
     {"benchmarks"},
     {"reports"},
     {"bench_generate", "studies"},
-    {"family"},
+    {"exercises", "family"},
     {"cli"},
     {"__main__"},
 ]
