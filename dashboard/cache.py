@@ -15,6 +15,9 @@ from typing import Any
 import streamlit as st
 
 from delcore.models import EMBEDDED_DIR, EMBEDDED_NAMES
+from delcore.studies import stored
+from delcore.studies.stored import studies_folder
+from delcore.workshop import refuse_in_workshop
 
 OPENING_FILE = EMBEDDED_DIR / "opening.json"
 _models = threading.RLock()
@@ -71,8 +74,14 @@ def _load_family(revision: str) -> dict[str, Any]:
         return {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
 
 
+def load_ahead() -> None:
+    """Load the family before the first visitor comes, and ask it once, which takes longer than any later time."""
+    _probe_family("1 + 1 = ", None, _family_revision())
+
+
 def probe_other(name: str, text: str) -> dict[str, Any]:
-    """The next-token record of one more model, by folder, .gguf file or hub id."""
+    """The next-token record of one more model, by folder, .gguf file or hub id; never in a workshop."""
+    refuse_in_workshop("Other models")
     return _probe_other(name, text, _stamp(Path(os.path.expanduser(name))))
 
 
@@ -110,6 +119,52 @@ def _stamp(path: Path) -> str:
         return ",".join(f"{file.stat().st_size}@{file.stat().st_mtime_ns}" for file in files)
     except OSError:  # a name too long for a path, a folder that may not be read
         return ""
+
+
+# ---------------------------------------------------------------- embeddings
+
+
+def stored_embeddings() -> dict[str, Any]:
+    """The study of embeddings that comes with the package: rows as `delcore.studies.embeddings` writes them."""
+    return read_study("embeddings")
+
+
+def measure_embeddings(name: str) -> list[dict[str, Any]]:
+    """The same rows of a model that the user names; never in a workshop."""
+    refuse_in_workshop("Other models")
+    return _measure_embeddings(name, _stamp(Path(os.path.expanduser(name))))
+
+
+@st.cache_data(max_entries=16, show_spinner="Reading the embeddings; a .gguf file is converted once …")
+def _measure_embeddings(name: str, revision: str) -> list[dict[str, Any]]:
+    from delcore.studies.embeddings import measure_order
+
+    other = _load_other(name, revision)
+    with _models:
+        return measure_order(other, generated=other.card.source == "embedded")
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def project_tsne(cosines: tuple[tuple[float, ...], ...], perplexity: float, seed: int) -> Any:
+    """t-SNE of ten directions with these cosines; see `delcore.analysis.project_tsne`."""
+    from delcore import analysis
+
+    row = {"kind": "", "context": "", "layer": None, "tied": False, "contexts": 0}
+    vectors = analysis.DigitEmbeddings(analysis.directions_of(cosines), provenance=analysis.Provenance(), **row)
+    return analysis.project_tsne(vectors, perplexities=(perplexity,), seeds=(seed,))
+
+
+# ---------------------------------------------------------------- studies and runs
+
+
+def read_study(name: str) -> dict[str, Any]:
+    """The stored results of a study; see `delcore.studies.stored`."""
+    return _read_study(name, _stamp(studies_folder() / name))
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _read_study(name: str, stamp: str) -> dict[str, Any]:
+    return stored.read_study(name)
 
 
 # ---------------------------------------------------------------- the loss lab

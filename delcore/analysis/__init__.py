@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from delcore.analysis.calibration import measure_calibration
     from delcore.analysis.criteria import fit_criteria
     from delcore.analysis.digit_measures import MEASURES, measure_confusion, measure_digits_by, measure_offsets
+    from delcore.analysis.directions import directions_of, read_similarity
     from delcore.analysis.embeddings import CONTEXTS, generated_contexts, load_table, read_states
     from delcore.analysis.gaps import EntropyGap, judge_gap, measure_gap_by, measure_law_gap
     from delcore.analysis.outcomes import (
@@ -58,6 +59,7 @@ _HOMES = {
     "Provenance": "results",
     "Strength": "strength",
     "TsneMap": "outcomes",
+    "directions_of": "directions",
     "entropy_nats": "records",
     "equilibrium_gaps": "scans",
     "fit_criteria": "criteria",
@@ -80,6 +82,7 @@ _HOMES = {
     "predict_digits": "predictions",
     "project_pca": "projection",
     "project_tsne": "projection",
+    "read_similarity": "directions",
     "read_states": "embeddings",
     "scan_equilibria": "scans",
     "tabulate_position": "records",
@@ -106,6 +109,7 @@ __all__ = [
     "Provenance",
     "Strength",
     "TsneMap",
+    "directions_of",
     "entropy_nats",
     "equilibrium_gaps",
     "fit_criteria",
@@ -128,6 +132,7 @@ __all__ = [
     "predict_digits",
     "project_pca",
     "project_tsne",
+    "read_similarity",
     "read_states",
     "scan_equilibria",
     "tabulate_position",

@@ -14,6 +14,7 @@ from delcore.plots.distributions import (
     plot_overlay,
     plot_small_multiples,
 )
+from delcore.plots.frames import untitled
 from delcore.plots.geometry import plot_layers, plot_pca, plot_similarity, plot_tsne
 from delcore.plots.looks import COLOURS, TITLES, figure_html, show_static, title_of, write_page
 from delcore.plots.measures import plot_calibration, plot_confusion, plot_intervals, plot_measured
@@ -47,5 +48,6 @@ __all__ = [
     "plot_tsne",
     "show_static",
     "title_of",
+    "untitled",
     "write_page",
 ]

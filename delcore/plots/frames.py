@@ -12,6 +12,8 @@ from delcore._panels import GRID_COLOUR, LOOKS, ZERO_COLOUR, escape_text, look_o
 SEQUENTIAL = "Cividis"
 LONGEST = 400
 WRAP = 110
+UNTITLED_TOP = 12
+"""Pixels above the panel of a figure without a title."""
 
 
 def framed(height: int, title: str, caveats: Sequence[str] = (), **layout: Any) -> go.Figure:
@@ -38,6 +40,13 @@ def framed(height: int, title: str, caveats: Sequence[str] = (), **layout: Any) 
     figure = go.Figure(layout=common | layout)
     figure.update_xaxes(gridcolor=GRID_COLOUR, zeroline=False)
     figure.update_yaxes(gridcolor=GRID_COLOUR, zeroline=False)
+    return figure
+
+
+def untitled(figure: go.Figure) -> go.Figure:
+    """The figure without title and caveats, for a page that tells them as text of its own, which wraps when narrow."""
+    above = figure.layout.margin.t - UNTITLED_TOP
+    figure.update_layout(title=None, margin_t=UNTITLED_TOP, height=figure.layout.height - above)
     return figure
 
 

@@ -25,7 +25,7 @@ def plot_similarity(result: DigitSimilarity) -> go.Figure:
     )
     figure = framed(460, _title(result.embeddings), (note,))
     off_diagonal = result.matrix[~np.eye(10, dtype=bool)]
-    unit = "cosine similarity" if result.metric == "cosine" else "− distance (embedding units)"
+    unit = "cosine similarity" if result.metric == "cosine" else f"− distance ({result.embeddings.unit})"
     figure.add_heatmap(
         z=result.matrix.tolist(),
         x=DIGITS,
@@ -49,7 +49,7 @@ def plot_pca(result: PcaMap) -> go.Figure:
     figure.add_trace(_digit_points(result.coordinates))
     first, second = result.explained
     figure.update_layout(showlegend=False)
-    figure.update_xaxes(title_text=f"component 1 (embedding units; {first:.0%} of the variance); n = 10 digits")
+    figure.update_xaxes(title_text=f"component 1 ({result.embeddings.unit}; {first:.0%} of variance); n = 10 digits")
     figure.update_yaxes(title_text=f"component 2 ({second:.0%})")
     return figure
 
