@@ -19,7 +19,7 @@ LEVELS = [
     {"equilibria", "bench", "trainers", "sources", "loss_model", "readout", "pretrained"},
     {"_gguf"},
     {"config", "models"},
-    {"runs", "recipes", "adapt", "stopping"},
+    {"runs", "run_logs", "recipes", "adapt", "stopping"},
     {"memory"},
     {"prepare"},
     {"saving"},

@@ -43,11 +43,16 @@ def framed(height: int, title: str, caveats: Sequence[str] = (), **layout: Any) 
     return figure
 
 
-def untitled(figure: go.Figure) -> go.Figure:
-    """The figure without title and caveats, for a page that tells them as text of its own, which wraps when narrow."""
-    above = figure.layout.margin.t - UNTITLED_TOP
-    figure.update_layout(title=None, margin_t=UNTITLED_TOP, height=figure.layout.height - above)
-    return figure
+def untitled(figure: go.Figure, height: int | None = None) -> go.Figure:
+    """The figure without title and caveats, for a page that tells them as text of its own, which wraps when narrow.
+
+    Args:
+        figure: any that `framed` began; changed in place.
+        height: in pixels; None for what it had less the title's.
+    """
+    top = UNTITLED_TOP + (24 if figure.layout.annotations else 0)  # the titles of panels are annotations
+    figure.update_layout(height=height or figure.layout.height - figure.layout.margin.t + top)
+    return figure.update_layout(title=None, margin_t=top)
 
 
 def points(
