@@ -13,6 +13,7 @@ from delcore import plots
 from delcore.analysis import KnownLaw, known_law, left_contexts, tabulate_position, tabulate_record
 from delcore.errors import InputError
 from delcore.models import EMBEDDED_NAMES
+from delcore.workshop import is_workshop
 
 EXAMPLES = {
     "noisy reading": "sensor B reads ",
@@ -219,9 +220,12 @@ def _as_csv(record: dict[str, Any]) -> str:
 
 def show_options(is_last: bool) -> None:
     """The model's own continuation, and one more model beside the family."""
-    with st.expander("Step through a continuation, or compare another model", expanded=False):
+    another = "" if is_workshop() else ", or compare another model"
+    with st.expander(f"Step through a continuation{another}", expanded=False):
         st.toggle("Let a model write on, and look at each digit it writes", key="continue", on_change=_forget_position)
         st.selectbox("Written by", EMBEDDED_NAMES, format_func=plots.title_of, key="writer", on_change=_forget_position)
+        if is_workshop():
+            return
         with st.form("ask_other", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
             st.text_input("Another model: a folder, a .gguf file or a hub id; empty for none", key="other_box")
             st.form_submit_button("Compare", on_click=_take_other)
