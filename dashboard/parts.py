@@ -22,6 +22,8 @@ STYLE = """
 .st-key-strip .stText, .st-key-strip .stText * { white-space: break-spaces; }
 .st-key-strip .stText { padding: 0 .4rem; }
 .st-key-problem { gap: .4rem; }
+.st-key-pair { align-items: flex-start; }
+.st-key-pair > div { flex: 1 1 340px; min-width: min(340px, 100%); }
 @media (max-width: 640px) {
   [class*="st-key-wide-"] { display: none; }
   .stMainBlockContainer { padding-left: .8rem; padding-right: .8rem; }
@@ -42,14 +44,14 @@ def show_figure(figure: go.Figure, key: str, alt: str) -> None:
     st.plotly_chart(figure, width="stretch", key=key, config=_CONFIG, alt=alt)
 
 
-def show_panels(build: Callable[[int], go.Figure], key: str, alt: str) -> None:
+def show_panels(build: Callable[[int], go.Figure], key: str, alt: str, *, columns: tuple[int, int] = (4, 2)) -> None:
     """Small multiples with four panels a row and, in a narrow window, two; the style sheet shows one of them.
 
     A Plotly grid cannot flow, and the server does not know how wide the window is.
     """
-    for width, columns in (("wide", 4), ("narrow", 2)):
+    for width, count in zip(("wide", "narrow"), columns, strict=True):
         with st.container(key=f"{width}-{key}"):
-            show_figure(build(columns), f"{key}-{columns}", alt)
+            show_figure(build(count), f"{key}-{count}", alt)
 
 
 def show_problem(what: str, error: Exception) -> None:
@@ -57,6 +59,19 @@ def show_problem(what: str, error: Exception) -> None:
     with st.container(key="problem"):
         st.error(what, icon=":material/error:")
         st.text(str(error))
+
+
+def ask_folder(label: str, key: str) -> str:
+    """A folder of the user's own machine, in a form; "" for none. No address can name one."""
+    with st.form(f"ask_{key}", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
+        name = st.text_input(label, key=f"folder_{key}").strip()
+        st.form_submit_button("Open", icon=":material/folder_open:")
+    return name
+
+
+def escape_markdown(text: str) -> str:
+    """Text for a label that reads Markdown, so that it stands there letter by letter."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-!|<>~$:" else c for c in text)
 
 
 def show_table(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str | None, str]], alt: str) -> None:

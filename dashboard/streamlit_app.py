@@ -15,6 +15,8 @@ page = st.navigation(
     [
         st.Page("views/explore.py", title="Explore", icon=":material/search:", default=True),
         st.Page("views/loss_lab.py", title="Loss lab", icon=":material/science:", url_path="loss_lab"),
+        st.Page("views/embeddings.py", title="Embeddings", icon=":material/scatter_plot:", url_path="embeddings"),
+        st.Page("views/results.py", title="Results", icon=":material/fact_check:", url_path="results"),
     ],
     position="top",
 )

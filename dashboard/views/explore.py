@@ -240,7 +240,7 @@ def _take_other() -> None:
 def ask_other(text: str) -> dict[str, Any] | None:
     """What the other model says of the next token, if one is chosen."""
     name = st.session_state.get("other")
-    if not name:
+    if not name or is_workshop():
         return None
     try:
         return cache.probe_other(name, text)["positions"][-1]["models"]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from delcore.analysis.calibration import measure_calibration
     from delcore.analysis.criteria import fit_criteria
     from delcore.analysis.digit_measures import MEASURES, measure_confusion, measure_digits_by, measure_offsets
+    from delcore.analysis.directions import directions_of, read_similarity
     from delcore.analysis.embeddings import CONTEXTS, generated_contexts, load_table, read_states
     from delcore.analysis.gaps import EntropyGap, judge_gap, measure_gap_by, measure_law_gap
     from delcore.analysis.loss_paths import LevelScan, LossPath, follow_loss, scan_level
@@ -66,6 +67,7 @@ _HOMES = {
     "Sharpness": "sharpness",
     "Strength": "strength",
     "TsneMap": "outcomes",
+    "directions_of": "directions",
     "entropy_nats": "records",
     "equilibrium_gaps": "scans",
     "fit_criteria": "criteria",
@@ -91,6 +93,7 @@ _HOMES = {
     "project_pca": "projection",
     "project_tsne": "projection",
     "read_numbers": "numbers",
+    "read_similarity": "directions",
     "read_states": "embeddings",
     "sample_digits": "sharpness",
     "scan_equilibria": "scans",
@@ -124,6 +127,7 @@ __all__ = [
     "Sharpness",
     "Strength",
     "TsneMap",
+    "directions_of",
     "entropy_nats",
     "equilibrium_gaps",
     "fit_criteria",
@@ -149,6 +153,7 @@ __all__ = [
     "project_pca",
     "project_tsne",
     "read_numbers",
+    "read_similarity",
     "read_states",
     "sample_digits",
     "scan_equilibria",
