@@ -63,6 +63,18 @@ def several(options: Sequence[str], default: Sequence[str] = ()) -> Parameter:
     return Parameter(list(default), read, lambda chosen: ",".join(chosen) or NONE)
 
 
+def lines(most: int) -> Parameter:
+    """Some texts of one line each."""
+
+    def read(word: str) -> list[str]:
+        found = [line for line in _read_text(word).split("\n") if line.strip()]
+        if len(found) > most:
+            raise ValueError(f"at most {most}")
+        return found
+
+    return Parameter([], read, "\n".join)
+
+
 def number(low: float, high: float, default: float) -> Parameter:
     """A number from `low` to `high`."""
     return Parameter(default, lambda word: _in_range(float(word), low, high), lambda value: f"{value:.12g}")
@@ -124,7 +136,7 @@ def restore(page: str, parameters: Mapping[str, Parameter]) -> None:
         state["links"] = page
         if st.query_params or kept not in state:
             state[kept] = _read_address(parameters)
-            state.update(state[kept])
+        state.update(state[kept])  # also over another page's values of the same names
     for key, parameter in parameters.items():
         if key not in state:
             state[key] = state[kept].get(key, parameter.default)

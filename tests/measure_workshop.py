@@ -2,9 +2,9 @@
 
 python -m tests.measure_workshop [--clients 20] [--prompts 10] [--memory 500] [--browsers 4]
 
-Prints JSON: seconds per prompt of clients that ask all at once over real websocket sessions, without pauses, and whether
-each got the numbers that its own prompt gives alone; the server's memory after 50 and after `--memory` prompts; real
-browsers at once.
+Prints JSON: seconds per prompt of clients that ask all at once over real websocket sessions, without pauses, and
+whether each got the numbers that its own prompt gives alone; the server's memory after 50 and after `--memory` prompts;
+real browsers at once.
 """
 
 import argparse

@@ -2,17 +2,18 @@
 
 from typing import Any
 
-import cache
+import cache_lab
+import knobs
+import links
 import parts
+import snippets
 import streamlit as st
+from knobs import Situation
 
 from delcore import plots
 from delcore.analysis import entropy_nats
-from delcore.arithmetic import LAWS
 from delcore.errors import InputError
 
-AVERAGE = "any, drawn from the true law"
-WEIGHTS = {"1 (none)": 1.0, "2 (units)": 2.0, "4 (tens)": 4.0, "6 (hundreds)": 6.0}
 COLUMNS = {
     "title": ("loss", None, "as its paper writes it"),
     "value": ("value (nats)", "%.3f", "token term + digit term, at the prediction"),
@@ -23,91 +24,57 @@ COLUMNS = {
     "kl_nats": ("KL (nats)", "%.4f", "KL(π ‖ p̂) at the equilibrium"),
     "attained": ("equilibrium", None, "whether finite logits reach it"),
 }
-FORMULAS = r"""
-| loss | per digit: $q$ whole softmax, $\hat p$ of the digits, $c$ true digit, $a$ digit logits |
-|---|---|
-| MLE | $\mathrm{CE} = -\log q_c$ |
-| MixCE | $[\eta + (1-\eta)\,\mathrm{sg}(q_c)]\,\mathrm{CE}$ |
-| EMO | $\tfrac12\left(\mathrm{CE} + \mathrm{sg}(\min(\mathrm{CE}/e,\ \mathrm{cap}))\,e\right)$, here $e = 1 - q_c$ |
-| NTL-WAS | $\mathrm{CE} + \alpha \sum_k \lvert k-c\rvert\,\hat p_k$ |
-| NTL-MSE | $\mathrm{CE} + \alpha\,(\sum_k k\,\hat p_k - c)^2$ |
-| DIST2Loss | $\mathrm{CE} + \alpha\,\mathrm{KL}(g \,\Vert\, \hat p)$, $g = \mathrm{softmax}(-(k-c)^2/\tau)$ |
-| DEL | $\mathrm{CE} + \alpha\,u \sum_k \hat p_k\,\mathrm{BCE}(\sigma(a_k), 1[k=c])$ |
-"""
+FORMULAS = {
+    "mle": r"$\mathrm{CE} = -\log q_c$",
+    "mixce": r"$[\eta + (1-\eta)\,\mathrm{sg}(q_c)]\,\mathrm{CE}$",
+    "emo": r"$\tfrac12\left(\mathrm{CE} + \mathrm{sg}(\min(\mathrm{CE}/e,\ \mathrm{cap}))\,e\right)$, $e = 1 - q_c$",
+    "ntl_was": r"$\mathrm{CE} + \alpha \sum_k \lvert k-c\rvert\,\hat p_k$",
+    "ntl_mse": r"$\mathrm{CE} + \alpha\,(\sum_k k\,\hat p_k - c)^2$",
+    "dist2": r"$\mathrm{CE} + \alpha\,\mathrm{KL}(g \,\Vert\, \hat p)$, $g = \mathrm{softmax}(-(k-c)^2/\tau)$",
+    "del": r"$\mathrm{CE} + \alpha\,u \sum_k \hat p_k\,\mathrm{BCE}(\sigma(a_k), 1[k=c])$",
+}
+SIGNS = {"alpha": "α", "eta": "η", "cap": "cap", "tau": "τ", "u": "u", "bce": "BCE", "distance": "distance"}
+LEVELS = (
+    "DEL reads $\\sigma(a_k)$ off raw logits, so it sees their common level. Without a distance, lowering all logits "
+    "makes the true digit's own term $-\\log\\sigma(a_c)$ grow, which holds them. Times the distance $|k-c|$ that term "
+    "is multiplied by 0: nothing holds the logits, the penalty falls to 0 as they sink, and no finite logits are an "
+    "equilibrium."
+)
 
 
 def show_page() -> None:
     """Settings in the sidebar, what follows from them beside it."""
+    links.restore("loss_lab", knobs.PARAMETERS)
     st.header("Where does each loss lead?", anchor=False)
     with st.sidebar:
-        law = ask_law()
-        settings = ask_settings()
-    if law is None:
+        situation = knobs.ask()
+    if situation is None:
         st.warning("The ten weights must be 0 or above, and not all 0.", icon=":material/warning:")
-        return
+    else:
+        _show_situation(situation)
+    links.publish("loss_lab", knobs.PARAMETERS)
+
+
+def _show_situation(at: Situation) -> None:
     try:
-        results = cache.measure_losses(law, *settings["situation"](law), settings["losses"], settings["mass"])
+        results = cache_lab.measure_losses(at.law, at.predicted, at.true_digit, at.losses, at.mass)
+        tabs = st.tabs(knobs.TABS, key="tab", on_change="rerun")
+        for tab, show in zip(tabs, (show_equilibria, show_prediction, show_steps, show_levels), strict=True):
+            if tab.open:
+                with tab:
+                    show(results, at)
     except InputError as error:
         parts.show_problem("These settings cannot be used.", error)
         return
-    show_equilibria(results, law)
-    show_gradients(results, settings["situation"](law)[1])
-    show_numbers(results, law)
+    show_numbers(results, at)
 
 
-def ask_law() -> tuple[float, ...] | None:
-    """The true distribution π: a preset whose ten weights can be edited, normalised to sum to 1."""
-    preset = st.selectbox("True law π of the digit", list(LAWS), key="law")
-    rows = [{"digit": str(k), "weight": weight} for k, weight in enumerate(LAWS[preset])]
-    edited = st.data_editor(
-        rows,
-        key=f"weights-{preset}",
-        hide_index=True,
-        height=387,
-        disabled=["digit"],
-        column_config={"weight": st.column_config.NumberColumn(min_value=0.0, format="%.3f", required=True)},
-    )
-    weights = [float(row["weight"] or 0) for row in edited]
-    total = sum(weights)
-    return tuple(w / total for w in weights) if total > 0 and min(weights) >= 0 else None
+# ---------------------------------------------------------------- the tabs
 
 
-def ask_settings() -> dict[str, Any]:
-    """What is predicted, which digit is true, and the knobs of the losses."""
-    true_digit = st.selectbox("True digit c, for value and gradient", [*range(10), AVERAGE], index=7, key="true_digit")
-    predicted = st.selectbox("Prediction p̂", ["the true law", *LAWS], key="predicted")
-    mass = st.slider("Digit mass m", 0.01, 0.999, 0.999, 0.001, format="%.3f", key="mass")
-    weight = st.selectbox("DEL: place weight u", list(WEIGHTS), key="u")
-
-    def situation(law: tuple[float, ...]) -> tuple[tuple[float, ...], int | tuple[float, ...]]:
-        return LAWS.get(predicted, law), law if true_digit == AVERAGE else true_digit
-
-    return {"situation": situation, "losses": _ask_losses(WEIGHTS[weight]), "mass": mass}
-
-
-def _ask_losses(u: float) -> dict[str, dict[str, Any]]:
-    del_alpha = st.slider("DEL: α", 0.0, 1.0, 0.1, 0.01, key="del_alpha")
-    ntl_alpha = st.slider("NTL: α", 0.0, 2.0, 0.3, 0.01, key="ntl_alpha")
-    dist2_alpha = st.slider("DIST2Loss: α", 0.0, 2.0, 0.1, 0.01, key="dist2_alpha")
-    tau = st.slider("DIST2Loss: τ (squared digits)", 0.1, 10.0, 1.0, 0.1, key="tau")
-    eta = st.slider("MixCE: η", 0.0, 1.0, 0.5, 0.01, key="eta")
-    cap = st.slider("EMO: cap", 0.1, 10.0, 3.0, 0.1, key="cap")
-    bce = st.selectbox("DEL: BCE", ["sigmoid", "conditional"], key="bce")
-    distance = st.toggle("DEL times the distance |k−c| (ablation)", key="distance")
-    return {
-        "mle": {},
-        "mixce": {"eta": eta},
-        "emo": {"cap": cap},
-        "ntl_was": {"alpha": ntl_alpha},
-        "ntl_mse": {"alpha": ntl_alpha},
-        "dist2": {"alpha": dist2_alpha, "tau": tau},
-        "del": {"alpha": del_alpha, "u": u, "bce": bce, "distance": "l1" if distance else "none"},
-    }
-
-
-def show_equilibria(results: list[dict[str, Any]], law: tuple[float, ...]) -> None:
-    """Equilibrium of each loss against the true law."""
-    truth = entropy_nats(law)
+def show_equilibria(results: list[dict[str, Any]], at: Situation) -> None:
+    """Equilibrium of each loss against the true law, with the formulas beside it."""
+    truth = entropy_nats(at.law)
     found = {row["name"]: row["equilibrium"] for row in results}
     notes = {name: f"{e['entropy_nats']:.3f} nats ({e['entropy_nats'] - truth:+.3f})" for name, e in found.items()}
     st.caption(
@@ -118,49 +85,113 @@ def show_equilibria(results: list[dict[str, Any]], law: tuple[float, ...]) -> No
         notes["del"] = "no equilibrium"
         st.warning(
             "DEL with the distance term has no equilibrium: its penalty falls to 0 as all digit logits are lowered "
-            "together, and the probabilities tend to the true law itself.",
+            "together, and the probabilities tend to the true law itself. The tab *DEL's level* shows it.",
             icon=":material/trending_down:",
         )
     p = {name: e["probabilities"] for name, e in found.items()}
-    parts.show_panels(
-        lambda c: plots.plot_small_multiples(p, truth=law, notes=notes, columns=c),
-        "equilibria",
-        "Equilibrium of each loss against the true law. Entropies: "
-        + ", ".join(f"{plots.TITLES[name]} {note}" for name, note in notes.items()),
+    picture, formulas = st.columns([3, 1.15], gap="medium")
+    with picture:
+        parts.show_panels(
+            lambda c: plots.plot_small_multiples(p, truth=at.law, notes=notes, columns=c),
+            "equilibria",
+            "Equilibrium of each loss against the true law. Entropies: "
+            + ", ".join(f"{plots.TITLES[name]} {note}" for name, note in notes.items()),
+            columns=(3, 2),
+        )
+    with formulas:
+        show_formulas(at)
+
+
+def show_formulas(at: Situation) -> None:
+    """What each loss is at one digit, with the settings put in."""
+    st.caption(
+        "Per digit: $q$ whole softmax, $\\hat p$ of the digits, $c$ true digit, $a$ digit logits, sg no gradient"
     )
+    for name, formula in FORMULAS.items():
+        chosen = ", ".join(f"{SIGNS[key]} = {value}" for key, value in at.losses[name].items() if value != "none")
+        st.markdown(f"**{plots.TITLES[name]}** {formula}" + (f"  \n:small[{chosen}]" if chosen else ""))
 
 
-def show_gradients(results: list[dict[str, Any]], true_digit: int | tuple[float, ...]) -> None:
-    """Gradient of each loss on the ten digit logits, at the prediction."""
-    single = true_digit if isinstance(true_digit, int) else None
+def show_prediction(results: list[dict[str, Any]], at: Situation) -> None:
+    """Value, gradient and target of each loss at the prediction."""
+    single = at.true_digit if isinstance(at.true_digit, int) else None
     label = f"the true digit is {single} (hatched)" if single is not None else "averaged over the true law"
     st.caption(
         f"**Gradient** on the digit logits at the prediction; {label}. Training raises a logit whose bar points down."
     )
+    values = {row["name"]: f"value {row['value']:.3f} nats" for row in results}
     gradients = {row["name"]: row["gradient"] for row in results}
     parts.show_panels(
-        lambda c: plots.plot_gradients(gradients, true_digit=single, columns=c),
+        lambda c: plots.plot_gradients(gradients, true_digit=single, notes=values, columns=c),
         "gradients",
-        "Gradient of each loss on the ten digit logits, in nats per unit of logit",
+        "Gradient of each loss on the ten digit logits, in nats per unit of logit; "
+        + ", ".join(f"{plots.TITLES[name]} {value}" for name, value in values.items()),
+    )
+    targets = cache_lab.find_targets(at.true_digit, at.losses)
+    always = f"were always {single}" if single is not None else "were drawn from the true law"
+    st.caption(f"**Target**: where each loss leads if the label {always}; in grey the prediction it starts from.")
+    notes = {name: f"{one['entropy_nats']:.3f} nats" for name, one in targets.items()}
+    p = {name: one["probabilities"] for name, one in targets.items()}
+    parts.show_panels(
+        lambda c: plots.plot_small_multiples(p, ghost=at.predicted, ghost_name="prediction", notes=notes, columns=c),
+        "targets",
+        "Target of each loss. Entropies: " + ", ".join(f"{plots.TITLES[n]} {note}" for n, note in notes.items()),
     )
 
 
-def show_numbers(results: list[dict[str, Any]], law: tuple[float, ...]) -> None:
-    """The numbers behind both pictures, and the formulas."""
+def show_steps(results: list[dict[str, Any]], at: Situation) -> None:
+    """Gradient steps from the prediction, as an animation."""
+    with st.container(horizontal=True, key="steps-controls"):
+        steps = st.slider("Gradient steps k", 5, 100, step=5, key="steps")
+        rate = st.slider("Rate (logits per unit of gradient)", 0.1, 5.0, step=0.1, key="rate")
+    aim = f"label {at.true_digit}" if isinstance(at.true_digit, int) else "expected gradient under the true law"
+    start = "the true law" if at.predicted == at.law else "the prediction"
+    st.caption(f"**Gradient steps** on eleven logits in float64, from {start} (grey), {aim}. Press play below.")
+    paths = cache_lab.follow_losses(at.predicted, at.true_digit, at.losses, at.mass, steps, rate)
+    parts.show_panels(
+        lambda c: plots.plot_loss_steps(paths, truth=at.law, columns=c),
+        "steps",
+        f"Probabilities after {steps} gradient steps. Entropies: "
+        + ", ".join(f"{plots.TITLES[name]} {path.entropy_nats[-1]:.3f} nats" for name, path in paths.items()),
+    )
+
+
+def show_levels(results: list[dict[str, Any]], at: Situation) -> None:
+    """Why DEL times the distance has no equilibrium."""
+    st.markdown(LEVELS)
+    chosen = at.losses["del"]
+    scans = cache_lab.scan_del_levels(at.predicted, at.law, chosen["alpha"], chosen["u"], chosen["bce"])
+    ends = ", ".join(f"{title} {scan.digit_term[-1]:.2g}" for title, scan in scans.items())
+    parts.show_figure(
+        plots.untitled(plots.plot_levels(scans)), "levels", f"Digit term after all logits are lowered by 20: {ends}"
+    )
+    st.caption(
+        "All logits are lowered together, at the prediction, averaged over the true law: no probability changes, and "
+        "cross-entropy stays as it is. The conditional BCE does not see the level, and its lines are flat."
+    )
+
+
+def show_numbers(results: list[dict[str, Any]], at: Situation) -> None:
+    """The numbers behind the pictures, to read and to take away."""
     rows = [
         row
         | row["equilibrium"]
         | {
             "title": plots.TITLES[row["name"]],
-            "gap": round(row["equilibrium"]["entropy_nats"] - entropy_nats(law), 8) + 0.0,
+            "gap": round(row["equilibrium"]["entropy_nats"] - entropy_nats(at.law), 8) + 0.0,
             "kl_nats": max(row["equilibrium"]["kl_nats"], 0.0),
             "attained": "reached" if row["equilibrium"]["attained"] else "none",
         }
         for row in results
     ]
     parts.show_table(rows, COLUMNS, "Value, terms and equilibrium of each loss")
-    with st.expander("Formulas", expanded=False):
-        st.markdown(FORMULAS)
+    flat = [{key: value for key, value in row.items() if not isinstance(value, dict | tuple)} for row in rows]
+    for line, row in zip(flat, rows, strict=True):
+        line |= {f"gradient{k}": value for k, value in enumerate(row["gradient"])}
+        line |= {f"equilibrium{k}": value for k, value in enumerate(row["probabilities"])}
+    whole = {"law": at.law, "predicted": at.predicted, "true_digit": at.true_digit, "digit_mass": at.mass}
+    code = snippets.lab_code(at.law, at.predicted, at.true_digit, at.losses, at.mass)
+    parts.show_take_away(flat, whole | {"settings": at.losses, "losses": rows}, "delcore-lab", code)
 
 
 show_page()

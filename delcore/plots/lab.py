@@ -1,15 +1,18 @@
 """Figures of the loss lab: gradient steps as an animation, and what lowering all logits does to a digit term."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from delcore._panels import GHOST_COLOUR, Grid, bars, heading, level_lines, look_of
-from delcore.analysis import LevelScan, LossPath
+from delcore._panels import GHOST_COLOUR, Grid, add_entropies, bars, heading, level_lines, look_of, suffix
+from delcore.analysis import entropy_nats
 from delcore.errors import InputError
 from delcore.plots.distributions import panel_figure
 from delcore.plots.frames import framed
+
+if TYPE_CHECKING:  # they load torch, which a figure must not wait for
+    from delcore.analysis import LevelScan, LossPath
 
 FRAME_MS = 120
 CONTROLS_PX = 96
@@ -18,7 +21,7 @@ _STOP = "❚❚ stop"
 
 
 def plot_loss_steps(
-    paths: Mapping[str, LossPath], *, truth: Sequence[float] | None = None, columns: int = 4
+    paths: "Mapping[str, LossPath]", *, truth: Sequence[float] | None = None, columns: int = 4
 ) -> go.Figure:
     """The ten probabilities under each loss, step after step; it opens with the last step and plays from the first.
 
@@ -34,46 +37,49 @@ def plot_loss_steps(
     if len(lengths) != 1:
         raise InputError(f"`paths` must all have the same number of steps, at least one; got {sorted(lengths)}.")
     steps = lengths.pop() - 1
-    grid = Grid(len(paths), columns, legend_height=34)
-    layout = grid.layout(_headings(paths, steps), (0.0, 1.0), "probability")
+    grid = Grid(len(paths) + (len(paths) % columns > 0), columns, legend_height=34)
+    layout = grid.layout([_heading(name, path) for name, path in paths.items()], (0.0, 1.0), "probability")
+    data = _still(paths, truth)
+    first = len(data)
+    data += [_last(name, path, i) for i, (name, path) in enumerate(paths.items())]
+    has_entropies = grid.count > len(paths)
+    if has_entropies:  # the free cell shows them on one line, and they move, too
+        reference = ("true law", entropy_nats(truth)) if truth is not None else None
+        last = {name: float(path.entropy_nats[-1]) for name, path in paths.items()}
+        add_entropies(data, layout, grid, len(paths), last, reference)
+        layout[f"xaxis{suffix(len(paths))}"]["range"] = [-0.05, 2.4]  # from 0 to ln 10, for all steps
     _add_controls(layout, steps)
-    data: list[dict[str, Any]] = []
-    for i, path in enumerate(paths.values()):
-        start = path.probabilities[0].tolist()
-        data.append(bars(values=start, panel=i, colour=GHOST_COLOUR, name="start", width=0.92, legend=i == 0))
-        data += [level_lines(truth, panel=i, legend=i == 0)] if truth is not None else []
-    data += _moving(paths, steps)
-    moving = list(range(len(data) - len(paths), len(data)))
+    moving = list(range(first, len(data)))
     frames = [
-        {
-            "name": str(step),
-            "data": _moving(paths, step),
-            "traces": moving,
-            "layout": {"annotations": grid.layout(_headings(paths, step), (0.0, 1.0), "")["annotations"]},
-        }
-        for step in range(steps + 1)
+        {"name": str(step), "data": _frame(paths, step, has_entropies), "traces": moving} for step in range(steps + 1)
     ]
     return panel_figure(data, layout, frames)
 
 
-def _moving(paths: Mapping[str, LossPath], step: int) -> list[dict[str, Any]]:
-    return [
-        bars(
-            values=path.probabilities[step].tolist(),
-            panel=i,
-            colour=look_of(name).colour,
-            name=look_of(name).title,
-            width=0.56,
-        )
-        for i, (name, path) in enumerate(paths.items())
-    ]
+def _still(paths: "Mapping[str, LossPath]", truth: Sequence[float] | None) -> list[dict[str, Any]]:
+    data = []
+    for i, path in enumerate(paths.values()):
+        start = path.probabilities[0].tolist()
+        data.append(bars(values=start, panel=i, colour=GHOST_COLOUR, name="start", width=0.92, legend=i == 0))
+        data += [level_lines(truth, panel=i, legend=i == 0)] if truth is not None else []
+    return data
 
 
-def _headings(paths: Mapping[str, LossPath], step: int) -> list[str]:
-    return [
-        heading(name, f"step {step}: {path.entropy_nats[step]:.3f} nats, mass {path.digit_mass[step]:.3f}")
-        for name, path in paths.items()
-    ]
+def _frame(paths: "Mapping[str, LossPath]", step: int, has_entropies: bool) -> list[dict[str, Any]]:
+    """Only what moves; Plotly keeps the rest of each trace."""
+    heights = [{"type": "bar", "y": path.probabilities[step].tolist()} for path in paths.values()]
+    dots = [{"type": "scatter", "x": [float(path.entropy_nats[step])]} for path in paths.values()]
+    return heights + (dots if has_entropies else [])
+
+
+def _last(name: str, path: "LossPath", panel: int) -> dict[str, Any]:
+    look = look_of(name)
+    values = path.probabilities[-1].tolist()
+    return bars(values=values, panel=panel, colour=look.colour, name=look.title, width=0.56)
+
+
+def _heading(name: str, path: "LossPath") -> str:
+    return heading(name, f"{path.entropy_nats[0]:.2f} → {path.entropy_nats[-1]:.3f} nats")
 
 
 def _add_controls(layout: dict[str, Any], steps: int) -> None:
@@ -123,7 +129,7 @@ def _add_controls(layout: dict[str, Any], steps: int) -> None:
     ]
 
 
-def plot_levels(scans: Mapping[str, LevelScan]) -> go.Figure:
+def plot_levels(scans: "Mapping[str, LevelScan]") -> go.Figure:
     """Digit terms while all logits are lowered together, a line each, on a logarithmic axis.
 
     Args:

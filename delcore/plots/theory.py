@@ -1,12 +1,17 @@
 """Figures that need no model: equilibria over a grid, place weights at the point, criterion × distance."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import plotly.graph_objects as go
 
 from delcore._panels import escape_text, look_of
-from delcore.analysis import CriterionFits, EquilibriumScan, NumberReading, PlaceWeights
+from delcore.analysis import CriterionFits, EquilibriumScan, PlaceWeights
 from delcore.errors import InputError
 from delcore.plots.frames import SEQUENTIAL, category, framed, points, zero_line
+
+if TYPE_CHECKING:  # it loads torch, which a figure must not wait for
+    from delcore.analysis import NumberReading
 
 AXES = ("laws", "alphas", "us")
 _RULE_LOOKS = {
@@ -88,7 +93,7 @@ def plot_place_weights(result: PlaceWeights) -> go.Figure:
     return figure
 
 
-def plot_number_weights(reading: NumberReading) -> go.Figure:
+def plot_number_weights(reading: "NumberReading") -> go.Figure:
     """The weight of every digit of a text under each rule; tokens that are no digit leave a gap."""
     rules = list(next((token.weights for token in reading.tokens if token.digit is not None), {}))
     figure = framed(300, "", showlegend=True)
