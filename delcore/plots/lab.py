@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from delcore._panels import GHOST_COLOUR, Grid, add_entropies, bars, heading, level_lines, look_of, suffix
+from delcore._panels import GHOST_COLOUR, Grid, add_entropies, bars, heading, level_lines, look_of, round_up, suffix
 from delcore.analysis import entropy_nats
 from delcore.errors import InputError
 from delcore.plots.distributions import panel_figure
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # they load torch, which a figure must not wait for
     from delcore.analysis import LevelScan, LossPath
 
 FRAME_MS = 120
-CONTROLS_PX = 96
+CONTROLS_PX = 116
 _PLAY = "▶ play"
 _STOP = "❚❚ stop"
 
@@ -38,7 +38,9 @@ def plot_loss_steps(
         raise InputError(f"`paths` must all have the same number of steps, at least one; got {sorted(lengths)}.")
     steps = lengths.pop() - 1
     grid = Grid(len(paths) + (len(paths) % columns > 0), columns, legend_height=34)
-    layout = grid.layout([_heading(name, path) for name, path in paths.items()], (0.0, 1.0), "probability")
+    layout = grid.layout(
+        [_heading(name, path) for name, path in paths.items()], (0.0, _top(paths, truth)), "probability"
+    )
     data = _still(paths, truth)
     first = len(data)
     data += [_last(name, path, i) for i, (name, path) in enumerate(paths.items())]
@@ -54,6 +56,11 @@ def plot_loss_steps(
         {"name": str(step), "data": _frame(paths, step, has_entropies), "traces": moving} for step in range(steps + 1)
     ]
     return panel_figure(data, layout, frames)
+
+
+def _top(paths: "Mapping[str, LossPath]", truth: Sequence[float] | None) -> float:
+    highest = max(float(path.probabilities.max()) for path in paths.values())
+    return round_up(1.03 * max(highest, *(truth or (0.0,))))
 
 
 def _still(paths: "Mapping[str, LossPath]", truth: Sequence[float] | None) -> list[dict[str, Any]]:
