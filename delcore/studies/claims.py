@@ -26,8 +26,13 @@ logger = logging.getLogger("delcore.studies")
 
 COMMAND = "python -m delcore.studies claims --out notebooks/studies"
 OPENED, CLOSED = "<!-- claims: made by `python -m delcore.studies claims` -->", "<!-- end of claims -->"
-TRAINED_TEST = "embedded model fine-tuned on generated arithmetic and readings of a known law"
-ENTROPY_TEST = f"{TRAINED_TEST}, at default and at matched strength; SmolLM2-135M on GSM8K"
+UNKNOWN = "01_quickstart.ipynb#A-digit-that-cannot-be-known"
+BY_HAND = "01_quickstart.ipynb#One-loss-by-hand:-DEL"
+LEADS = "01_quickstart.ipynb#Where-would-each-loss-lead?"
+TRAINED = "01_quickstart.ipynb#A-short-training-run"
+
+TRAINED_TEST = "embedded model"
+ENTROPY_TEST = f"{TRAINED_TEST}, default and matched strength, readings of a known law; SmolLM2-135M on GSM8K"
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.sharpens,
         trained.beside_bias,
-        "01_quickstart.ipynb",
+        UNKNOWN,
         "losses:gap_nats",
     ),
     Rule(
@@ -69,7 +74,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.flattens,
         trained.beside_bias,
-        "01_quickstart.ipynb",
+        UNKNOWN,
         "losses:gap_nats",
     ),
     Rule(
@@ -78,7 +83,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.moves_gently,
         trained.beside_gentle,
-        "01_quickstart.ipynb",
+        UNKNOWN,
         "losses:gap_nats",
     ),
     Rule(
@@ -87,7 +92,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.answers_best,
         trained.beside_accuracy,
-        "01_quickstart.ipynb",
+        TRAINED,
         "losses:exact_match",
     ),
     Rule(
@@ -96,7 +101,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.lowers_distance,
         trained.beside_distance,
-        "01_quickstart.ipynb",
+        TRAINED,
         "losses:distance",
     ),
     Rule(
@@ -105,7 +110,7 @@ RULES = (
         ("embeddings",),
         untrained.similarity_not_strict,
         untrained.beside_similarity,
-        "01_quickstart.ipynb",
+        UNKNOWN,
         "embeddings:similarity",
     ),
     Rule(
@@ -114,7 +119,7 @@ RULES = (
         ("ablations",),
         trained.hurt_by_distance,
         trained.beside_ablations,
-        "01_quickstart.ipynb",
+        TRAINED,
         "ablations:exact_match",
     ),
     Rule(
@@ -123,7 +128,7 @@ RULES = (
         ("ablations",),
         trained.helped_by_places,
         trained.beside_ablations,
-        "01_quickstart.ipynb",
+        BY_HAND,
         "ablations:exact_match",
     ),
     Rule(
@@ -132,7 +137,7 @@ RULES = (
         (),
         untrained.places_jump,
         untrained.beside_places,
-        "01_quickstart.ipynb",
+        BY_HAND,
         "places",
     ),
     Rule(
@@ -141,7 +146,7 @@ RULES = (
         (),
         untrained.criterion_times_distance,
         untrained.beside_criteria,
-        "01_quickstart.ipynb",
+        LEADS,
         "criteria",
     ),
 )

@@ -1,6 +1,6 @@
 """What the ledger of claims is judged from: stored numbers, paired over seeds, and the rules that join them.
 
-All thresholds were set before the runs they judge were finished.
+The thresholds were set before the fine-tuning studies that they judge were finished.
 """
 
 import csv
@@ -130,14 +130,17 @@ def negligible(interval: Interval) -> bool | None:
 
 
 def join(parts: Sequence[Part]) -> str:
-    """The verdict of all parts of a claim: "agrees" or "differs" if they say so with one voice.
+    """The verdict of all parts of a claim.
 
-    "not separated" where noise could have done all of them; "mixed" for everything between.
+    "agrees" if every part holds. "differs" if one does not and none does: a claim is refuted where it fails, even if
+    other comparisons cannot tell. "not separated" where noise could have done all of them, else "mixed".
     """
     answers = {part.holds for part in parts}
-    if len(answers) > 1:
-        return "mixed"
-    return {True: "agrees", False: "differs", None: "not separated"}[answers.pop()]
+    if answers == {True}:
+        return "agrees"
+    if answers == {None}:
+        return "not separated"
+    return "mixed" if True in answers else "differs"
 
 
 # ---------------------------------------------------------------- words
