@@ -94,12 +94,25 @@ def wait_until_idle(page: Any) -> None:
     page.wait_for_timeout(400)  # the last elements are painted after the script has ended
 
 
+PAGES = {
+    "explore": "/",
+    "loss_lab": "/loss_lab",
+    "embeddings": "/embeddings",
+    "tsne": "/embeddings?map=t-SNE",
+    "claims": "/results",
+    "training": "/results?section=Training+runs",
+    "benchmarks": "/results?section=Benchmarks",
+}
+
+
 def take(chromium: Any, url: str, out: Path) -> None:
-    """All pictures of both pages."""
+    """All pictures of all pages."""
     for name, width, scheme in (("light", 1280, "light"), ("dark", 1280, "dark"), ("narrow", 400, "light")):
         page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-        for title, path in (("explore", "/"), ("loss_lab", "/loss_lab")):
+        for title, path in PAGES.items():
             page.goto(url + path)
+            if title == "claims":
+                open_claim(page, 6)
             wait_for_picture(page)
             page.screenshot(path=out / f"{title}_{name}.png")
             _grow(page, width)
@@ -107,6 +120,12 @@ def take(chromium: Any, url: str, out: Path) -> None:
             page.set_viewport_size({"width": width, "height": 800})
         page.close()
     _take_views(chromium, url, out)
+
+
+def open_claim(page: Any, number: int) -> None:
+    """Open a row of the ledger, which draws its figure."""
+    page.locator("[data-testid=stExpander] summary").nth(number - 1).click(timeout=60_000)
+    wait_until_idle(page)
 
 
 def _grow(page: Any, width: int) -> None:
