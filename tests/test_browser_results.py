@@ -52,7 +52,7 @@ def visit(chromium):
         page.close()
     assert not errors
     for running in servers:
-        log = running.log.read_text()
+        log = running.log.read_text() if running.log.exists() else ""  # a test's own server has taken its log along
         assert "Traceback" not in log and "torch.classes" not in log, log
 
 
