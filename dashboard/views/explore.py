@@ -143,6 +143,7 @@ def show_answer(record: dict[str, Any], continuation: str) -> None:
 def ask_view() -> None:
     """How the picture is drawn, at which temperature, against what."""
     state = st.session_state
+    links.hold("temperature", "reference")
     with st.container(horizontal=True, key="controls"):
         st.segmented_control("View", VIEWS, key="view", required=True, label_visibility="collapsed")
         with st.popover(f"T = {state.temperature:.2f}, against {_told(state.reference)}", icon=":material/tune:"):
@@ -176,7 +177,7 @@ def show_picture(
     ghost = everyone[against]["probabilities"]
     panels = {name: values for name, values in p.items() if name != against} or p
     rows = compare.tabulate(models, reference[1], 0)
-    notes = {r["model"]: f"{r['entropy_nats']:.2f} nats ({r['gap_nats']:+.2f} to {_short(reference[0])})" for r in rows}
+    notes = {row["model"]: _note(row, _short(reference[0])) for row in rows}
     alt = _describe(rows, reference[0])
     drawn: dict[str, Any] = {"truth": truth, "notes": notes}
     if st.session_state.view == "Overlay":
@@ -188,6 +189,10 @@ def show_picture(
         draw = plots.plot_small_multiples
         parts.show_panels(lambda c: draw(panels, ghost=ghost, ghost_name=against, columns=c, **drawn), "panels", alt)
     st.caption(_judge(rows, reference, law))
+
+
+def _note(row: dict[str, Any], reference: str) -> str:
+    return f"{row['entropy_nats']:.2f} nats ({round(row['gap_nats'], 2) + 0.0:+.2f} to {reference})"
 
 
 def _short(reference: str) -> str:
@@ -238,7 +243,8 @@ def show_numbers(
 
 def show_all_digits(record: dict[str, Any], contexts: list[str | None]) -> None:
     """Every digit of the text under one model: how probable it was, and what stood above it."""
-    with st.expander("All digits of this text under one model", expanded=False):
+    links.hold("told_by")
+    with st.expander("All digits of this text under one model", expanded=False, key="all-digits"):
         name = st.selectbox("Model", EMBEDDED_NAMES, format_func=plots.title_of, key="told_by")
         rows = []
         for position, context in zip(record["positions"], contexts, strict=True):

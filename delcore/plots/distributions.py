@@ -182,7 +182,7 @@ def _summarise(
     entropies = {name: entropy_nats(values) for name, values in everyone.items()}
     reference = ("true law", entropy_nats(truth)) if truth is not None else None
     if reference is None and base is not None:
-        reference = (title_of(base_name).lower(), entropy_nats(base))
+        reference = ("base" if base_name == "base" else title_of(base_name), entropy_nats(base))
     add_entropies(data, layout, grid, len(distributions), entropies, reference)
 
 

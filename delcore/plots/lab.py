@@ -42,7 +42,7 @@ def plot_loss_steps(
         [_heading(name, path) for name, path in paths.items()], (0.0, _top(paths, truth)), "probability"
     )
     data = _still(paths, truth)
-    first = len(data)
+    still = [{"type": trace["type"]} for trace in data]
     data += [_last(name, path, i) for i, (name, path) in enumerate(paths.items())]
     has_entropies = grid.count > len(paths)
     if has_entropies:  # the free cell shows them on one line, and they move, too
@@ -51,9 +51,9 @@ def plot_loss_steps(
         add_entropies(data, layout, grid, len(paths), last, reference)
         layout[f"xaxis{suffix(len(paths))}"]["range"] = [-0.05, 2.4]  # from 0 to ln 10, for all steps
     _add_controls(layout, steps)
-    moving = list(range(first, len(data)))
-    frames = [
-        {"name": str(step), "data": _frame(paths, step, has_entropies), "traces": moving} for step in range(steps + 1)
+    frames = [  # also of traces that stand still: Plotly takes those that a frame leaves out off the screen
+        {"name": str(step), "data": still + _frame(paths, step, has_entropies), "traces": list(range(len(data)))}
+        for step in range(steps + 1)
     ]
     return panel_figure(data, layout, frames)
 
