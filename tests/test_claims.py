@@ -213,6 +213,7 @@ def test_text_says_where_nothing_is_separated():
     assert interval_text(Interval(-0.1, -0.2, 0.1, 5)) == "−0.100 (−0.200 to +0.100, not separated)"
     assert interval_text(Interval(-0.1, -0.2, -0.05, 5)) == "−0.100 (−0.200 to −0.050)"
     assert interval_text(Interval(0.1, None, None, 1)) == "+0.100 (one seed, no interval)"
+    assert interval_text(Interval(0.0002, 0.0001, 0.0003, 5)) == "+0.00020 (+0.00010 to +0.00030)"
 
 
 def test_numbers_of_a_claim_are_those_of_the_data(tmp_path):
@@ -258,6 +259,20 @@ def test_readme_without_its_markers_is_one_line_and_nothing_is_written(tmp_path,
     assert main(["claims", "--out", str(tmp_path), "--readme", str(tmp_path / "README.md")]) == 2
     assert capsys.readouterr().err.startswith("error: `--readme` must hold the lines")
     assert not (tmp_path / CLAIMS_FILE).exists()
+
+
+def test_study_without_a_variant_or_its_runs_is_one_line(tmp_path, capsys):
+    papers_world().write(tmp_path)
+    lines = (tmp_path / "losses" / "runs.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "losses" / "runs.csv").write_text("".join(line for line in lines if not line.startswith("emo,")))
+    command = ["claims", "--out", str(tmp_path), "--readme", str(tmp_path / "README.md")]
+    assert main(command) == 2
+    assert (
+        capsys.readouterr().err == "error: runs.csv lacks emo, or its gap_nats ('emo'); run the study again.\n"
+    )
+    (tmp_path / "losses" / "runs.csv").unlink()
+    assert main(command) == 2
+    assert capsys.readouterr().err == "error: The study losses has results.json but no runs.csv; run it again.\n"
 
 
 def test_folder_without_studies_is_refused(tmp_path):
