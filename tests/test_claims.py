@@ -267,9 +267,7 @@ def test_study_without_a_variant_or_its_runs_is_one_line(tmp_path, capsys):
     (tmp_path / "losses" / "runs.csv").write_text("".join(line for line in lines if not line.startswith("emo,")))
     command = ["claims", "--out", str(tmp_path), "--readme", str(tmp_path / "README.md")]
     assert main(command) == 2
-    assert (
-        capsys.readouterr().err == "error: runs.csv lacks emo, or its gap_nats ('emo'); run the study again.\n"
-    )
+    assert capsys.readouterr().err == "error: runs.csv lacks emo, or its gap_nats ('emo'); run the study again.\n"
     (tmp_path / "losses" / "runs.csv").unlink()
     assert main(command) == 2
     assert capsys.readouterr().err == "error: The study losses has results.json but no runs.csv; run it again.\n"
