@@ -56,11 +56,11 @@ def serve(app: Path = APP, *, workshop: bool = False) -> Iterator[Server]:
                 yield Server(f"http://127.0.0.1:{port}", log, process.pid)
             finally:
                 process.terminate()
-                process.wait(timeout=20)
+                process.wait(timeout=60)
 
 
 def _wait_until_healthy(url: str, process: subprocess.Popen, log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240  # a workshop's loads its models first, on a busy machine
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/_stcore/health", timeout=2) as answer:
             if answer.status == 200:

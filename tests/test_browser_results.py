@@ -120,7 +120,7 @@ def test_answers_of_a_model_are_shown_letter_by_letter(visit, server, tmp_path):
     page = visit(server, "/results?section=Benchmarks")
     page.get_by_role("textbox").first.fill(str(tmp_path))
     page.get_by_role("button", name="Open").click()
-    page.get_by_text("Single answers").wait_for(timeout=60_000)
+    page.locator("[data-testid=stCode]").nth(1).wait_for(timeout=60_000)
     wait_until_idle(page)
     assert page.locator("img[src=x]").count() == 0
     shown = page.locator("[data-testid=stCode]").all_inner_texts()
