@@ -80,7 +80,7 @@ def plot_tsne(result: TsneMap) -> go.Figure:
     figure.update_layout(**own | {"annotations": list(figure.layout.annotations)})
     figure.update_layout(showlegend=False)
     figure.update_layout(margin_t=frame.layout.margin.t + 24)
-    figure.update_annotations(font_size=11)
+    figure.update_annotations(font_size=11, yshift=3)
     for update in (figure.update_xaxes, figure.update_yaxes):
         update(showticklabels=False, zeroline=False, showgrid=False, showline=True, mirror=True, linecolor=GRID_COLOUR)
     figure.update_xaxes(title_text="no unit; n = 10 digits", row=rows)
@@ -129,7 +129,11 @@ def _digit_points(coordinates: np.ndarray) -> dict[str, Any]:
         "text": [str(digit) for digit in DIGITS],
         "textposition": "middle center",
         "textfont": {"color": ["#ffffff" if digit < 6 else "#111111" for digit in DIGITS], "size": 12},
-        "marker": {"size": 20, "color": sample_colorscale(SEQUENTIAL, [digit / 9 for digit in DIGITS])},
+        "marker": {
+            "size": 20,
+            "color": sample_colorscale(SEQUENTIAL, [digit / 9 for digit in DIGITS]),
+            "line": {"color": "#808080", "width": 1},  # 0 is as dark as a dark page, 9 nearly as light as a light one
+        },
         "hovertemplate": "digit %{text}<extra></extra>",
         "cliponaxis": False,
         "showlegend": False,
