@@ -25,6 +25,15 @@ ARGUMENTS = (
     "--disable-component-update --disable-sync"
 ).split()
 
+PAGES = {
+    "explore": "/",
+    "numbers": "/?tab=Numbers",
+    "loss_lab": "/loss_lab",
+    "loss_lab_prediction": "/loss_lab?tab=At+this+prediction",
+    "loss_lab_steps": "/loss_lab?tab=Gradient+steps",
+    "loss_lab_level": "/loss_lab?tab=DEL%27s+level",
+}
+
 
 @dataclass(frozen=True)
 class Server:
@@ -94,7 +103,7 @@ def take(chromium: Any, url: str, out: Path) -> None:
     """All pictures of both pages."""
     for name, width, scheme in (("light", 1280, "light"), ("dark", 1280, "dark"), ("narrow", 400, "light")):
         page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-        for title, path in (("explore", "/"), ("loss_lab", "/loss_lab")):
+        for title, path in PAGES.items():
             page.goto(url + path)
             wait_for_picture(page)
             page.screenshot(path=out / f"{title}_{name}.png")
@@ -116,7 +125,7 @@ def _take_views(chromium: Any, url: str, out: Path) -> None:
     page = chromium.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
     page.goto(url)
     wait_for_picture(page)
-    for view in ("Overlay", "Change to base"):
+    for view in ("Overlay", "Change"):
         page.get_by_role("radio", name=view).or_(page.get_by_role("button", name=view)).first.click()
         page.wait_for_timeout(800)
         wait_for_picture(page)
