@@ -2,8 +2,9 @@
 
 python -m tests.measure [--rounds 5]
 
-Prints JSON: importing the package and `--help`; the dashboard's script from a new prompt to all distributions, and after a slider of the loss lab; from
-starting the server to its first picture in Chromium, beside a bare Streamlit page with the same figure.
+Prints JSON: importing the package and `--help`; the dashboard's script from a new prompt to all distributions, and
+after a slider of the loss lab has moved; from starting the server to its first picture in Chromium, beside a bare
+Streamlit page with the same figure.
 """
 
 import argparse
