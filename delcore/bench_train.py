@@ -5,16 +5,19 @@
 
 Both train the same model on the same samples in the same steps under plain likelihood, prompts masked, in turns; the
 loop a second time under `del`. A ratio compares two neighbours of one round. The first step of each run does not
-count. Memory is what a run needs at its peak beyond what it began with, and beyond gradients and optimiser state.
+count. Memory is what a run needs at its peak beyond what it began with, and beyond gradients and optimiser state; for
+it each takes its turns once more in processes of their own, because in one process a run reuses what another freed.
 """
 
 import copy
 import dataclasses
 import gc
+import multiprocessing
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +30,12 @@ from delcore.config import TrainConfig
 from delcore.data import collate, count_step
 from delcore.errors import InputError
 from delcore.memory.fake_pass import size_of
-from delcore.models import LoadedModel, load_model
+from delcore.models import LoadedModel, load_model, quiet_libraries
 from delcore.prepare import Job, prepare
 from delcore.train import encode_step, finetune, learning_rate_factor, make_optimizer
 
 OURS, OTHER, DEL = "delcore", "Trainer", "delcore del"
+MEMORY_ROUNDS = 3
 
 
 def bench_training(
@@ -63,12 +67,13 @@ def bench_training(
         if progress:
             progress(f"round {number}/{rounds}" + ("  (warm-up)" if number == 0 else ""))
     counted = turns[1:]
+    memory = measure_memory(config, min(rounds, MEMORY_ROUNDS), progress)
     return {
         "settings": {key: getattr(config, key) for key in ("model", "data", "steps", "batch_size", "lora_rank")}
         | {"micro_batch_size": config.micro_batch(), "rounds": rounds},
         "machine": machine("cpu" if config.device == "auto" and not torch.cuda.is_available() else config.device),
         "tokens_per_second": _ratio(counted, OURS, OTHER, "tokens_per_second"),
-        "memory": _ratio(counted, OURS, OTHER, "bytes"),
+        "memory": _ratio(memory, OURS, OTHER, "bytes"),
         "del_step_time": _ratio(counted, OURS, DEL, "tokens_per_second"),
         "loss_difference": statistics.median(turn[OURS]["loss"] - turn[OTHER]["loss"] for turn in counted),
     }
@@ -77,10 +82,34 @@ def bench_training(
 def _ratio(
     turns: Sequence[dict[str, dict[str, float]]], one: str, other: str, key: str
 ) -> tuple[float, float, float] | None:
-    """None where a peak was lost among what Python and the libraries take, as with a tiny model's."""
+    """None where a peak cannot be measured, or was lost among what libraries take, as with a tiny model's."""
     if any(turn[name][key] <= 0 for turn in turns for name in (one, other)):
         return None
     return spread([turn[one][key] / turn[other][key] for turn in turns])
+
+
+def measure_memory(
+    config: TrainConfig, rounds: int, progress: Callable[[str], None] | None = None
+) -> list[dict[str, dict[str, float]]]:
+    """The figures of the loop and of `Trainer`, every turn in a fresh process that ends with it."""
+    turns = []
+    for number in range(1, rounds + 1):
+        turns.append({name: _in_own_process(name, config) for name in (OURS, OTHER)})
+        if progress:
+            progress(f"memory, round {number}/{rounds}")
+    return turns
+
+
+def _in_own_process(name: str, config: TrainConfig) -> dict[str, float]:
+    with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(run_alone, name, config, torch.get_num_threads()).result()
+
+
+def run_alone(name: str, config: TrainConfig, threads: int) -> dict[str, float]:
+    """One turn on a model that nothing else holds."""
+    quiet_libraries()
+    torch.set_num_threads(threads)
+    return RUNS[name](config, load_model(config.model, trust_remote_code=config.trust_remote_code))
 
 
 # ---------------------------------------------------------------- one turn of each

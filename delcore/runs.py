@@ -113,6 +113,8 @@ class MetricsLog:
 
     def add(self, step: int, sums: Tensor, grad_norm: Tensor, learning_rate: float) -> None:
         """Take one step's `SUMS` of this process; tensors are read only when a line is due."""
+        if hasattr(grad_norm, "full_tensor"):  # under FSDP each process holds the norm of its shards
+            grad_norm = grad_norm.full_tensor()
         facts = torch.stack([grad_norm.detach().float().to(sums.device), sums.new_tensor(learning_rate)])
         self._rows.append(torch.cat([sums, facts if self.writes else torch.zeros_like(facts)]))
         if step % self.config.log_every == 0 or step == self.config.steps:

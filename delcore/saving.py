@@ -25,6 +25,7 @@ from delcore.runs import MetricsLog, run_record
 
 # Whole tensors under the model's own names, whether one process holds them, DDP copies or FSDP shards.
 GATHER = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
+GATHER_ALL = StateDictOptions(full_state_dict=True, cpu_offload=True)
 SPREAD = StateDictOptions(full_state_dict=True, strict=False)
 
 
@@ -69,6 +70,19 @@ def save_record(job: Job, facts: Mapping[str, Any]) -> None:
     _move_into(job.config.out, lambda scratch: _write_record(job, facts, scratch))
 
 
+def check_merge(job: Job, sharded: bool) -> None:
+    """Refuse adapters that would be merged at the end with a base of which each process holds a part.
+
+    Raises:
+        InputError: they would be.
+    """
+    if sharded and job.config.lora_rank and not job.keeps_adapters:
+        raise InputError(
+            f"Adapters on {job.card.name} would be merged at the end, which does not go with FSDP. "
+            "Train them in one process, or without FSDP (delcore/launch/several_gpus.yaml)."
+        )
+
+
 def save_run(job: Job, model: Any, accelerator: Any, facts: Mapping[str, Any]) -> None:
     """Save weights (safetensors), tokenizer and record, each file whole or not at all; every process calls it.
 
@@ -78,10 +92,13 @@ def save_run(job: Job, model: Any, accelerator: Any, facts: Mapping[str, Any]) -
         InputError: the disk is too small, or cannot be written.
     """
     plain = accelerator.unwrap_model(model).model
-    weights = accelerator.get_state_dict(model)
+    gathered = get_model_state_dict(model, options=GATHER_ALL)
     if not accelerator.is_main_process:
         return
-    weights = {key.removeprefix("model."): value for key, value in weights.items() if key != "embedding"}
+    twins = {"embedding", *(f"model.{key}" for key in getattr(plain, "all_tied_weights_keys", {}))}
+    weights: dict[str, Any] | None = {
+        key.removeprefix("model."): value for key, value in gathered.items() if key not in twins
+    }
     plain.eval()
     if job.config.lora_rank and not job.keeps_adapters:
         plain, weights = plain.merge_and_unload(), None

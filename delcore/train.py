@@ -41,7 +41,7 @@ from delcore.memory import (
 from delcore.models import LoadedModel
 from delcore.prepare import CHECKPOINTS, Job, pick_device, prepare, record_facts
 from delcore.runs import SUMS, MetricsLog, Progress, sum_measures
-from delcore.saving import restore, save_record, save_run, training_state
+from delcore.saving import check_merge, restore, save_record, save_run, training_state
 from delcore.stopping import StopRequests
 
 BETA1 = 0.9
@@ -93,6 +93,7 @@ def finetune(config: TrainConfig, *, loaded: LoadedModel | None = None, progress
         adapt(job.model, config), config.loss, job.vocab, alpha=config.alpha, lean=config.lean, **config.options
     )
     sharded = accelerator.distributed_type == "FSDP"
+    check_merge(job, sharded)
     estimate = estimate_memory(
         loss_model, config, longest=longest_sample(job), ranks=ranks, device=device, sharded=sharded
     )

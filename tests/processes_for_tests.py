@@ -105,26 +105,31 @@ def run_delcore(*argv: object, errors: Path, **options: Any) -> tuple[int, str]:
     return code, command.said()
 
 
-def start_group(*argv: object, errors: Path, ranks: int = 2) -> list[Delcore]:
-    """The same command in several processes, with what `accelerate launch` would tell each of them."""
+def group_variables(ranks: int) -> list[dict[str, object]]:
+    """What `accelerate launch` tells each process of a group through its environment."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         port = server.getsockname()[1]
     shared = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [{**shared, "RANK": rank, "LOCAL_RANK": rank} for rank in range(ranks)]
+
+
+def start_group(*argv: object, errors: Path, ranks: int = 2) -> list[Delcore]:
+    """The same command in several processes."""
     return [
-        Delcore(*argv, errors=errors.with_suffix(f".{rank}"), RANK=rank, LOCAL_RANK=rank, **shared)
-        for rank in range(ranks)
+        Delcore(*argv, errors=errors.with_suffix(f".{variables['RANK']}"), **variables)
+        for variables in group_variables(ranks)
     ]
 
 
-def start_python(*argv: object, stderr: int = subprocess.PIPE) -> subprocess.Popen:
-    """A Python of its own in a session of its own, as a shell starts one."""
+def start_python(*argv: object, stderr: int = subprocess.PIPE, **environment: object) -> subprocess.Popen:
+    """A Python of its own in a session of its own, as a shell starts one, with some variables set."""
     return subprocess.Popen(
         [sys.executable, *map(str, argv)],
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **{name: str(value) for name, value in environment.items()}},
         start_new_session=True,
     )
 

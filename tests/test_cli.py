@@ -12,10 +12,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
-from delcore import cli, load_model, models, prepare, train
+from delcore import TrainConfig, cli, load_model, models, prepare, train
 from delcore.models import EMBEDDED_NAMES
 from tests import tokenizers_for_tests as tokenizers
 from tests.models_for_tests import copy_of, save_tiny
@@ -499,6 +500,17 @@ def test_bench_train_with_micro_batches_that_do_not_fit_compares_the_same_sample
     code, out, _ = run_cli(capsys, "bench", "train", "--rounds", 1, "--steps", 3, "--model", tiny_folder, *sizes)
     difference = re.search(r"less that of Trainer +([+-][\d.e+-]+) nats", out)
     assert code == 2 or abs(float(difference[1])) < 1e-3
+
+
+@pytest.mark.slow
+def test_bench_train_measures_memory_in_processes_of_their_own(tiny_folder, monkeypatch):
+    from delcore import bench_train
+
+    monkeypatch.setattr(bench_train, "RUNS", {})  # nothing can run here; a fresh process has its own
+    config = TrainConfig(loss="mle", out=Path("unused"), model=str(tiny_folder), batch_size=2, steps=3, device="cpu")
+    (turn,) = bench_train.measure_memory(config, 1)
+    assert set(turn) == {bench_train.OURS, bench_train.OTHER}
+    assert all(figures["tokens_per_second"] > 0 for figures in turn.values())
 
 
 # ---------------------------------------------------------------- as a process

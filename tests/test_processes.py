@@ -17,7 +17,15 @@ from delcore import TrainConfig
 from delcore import prepare as preparing
 from delcore.prepare import CHECKPOINTS
 from tests.models_for_tests import save_tiny
-from tests.processes_for_tests import end_python, run_delcore, run_group, start_group, start_python
+from tests.processes_for_tests import (
+    Delcore,
+    end_python,
+    group_variables,
+    run_delcore,
+    run_group,
+    start_group,
+    start_python,
+)
 from tests.test_train import record_of, weights_of, write_jsonl
 
 LAUNCH = Path(delcore.__file__).parent / "launch" / "several_gpus.yaml"
@@ -246,3 +254,56 @@ def test_signal_to_accelerate_launch_saves_and_the_run_goes_on(tmp_path, model, 
     done = record_of(out).get("steps_done")
     assert done, said
     assert (out / CHECKPOINTS / f"step-{done:08d}").is_dir()
+
+
+# ---------------------------------------------------------------- with shared weights
+
+
+def run_sharded(*argv: object) -> tuple[list[int], str]:
+    """Exit codes and words of two processes that share the weights (FSDP2)."""
+    group = [
+        start_python("-m", "tests.fsdp_for_tests", *argv, stderr=subprocess.STDOUT, **variables)
+        for variables in group_variables(2)
+    ]
+    ended = [end(one) for one in group]
+    return [code for code, _ in ended], "".join(said for _, said in ended)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["del", "emo", "del accumulated", "lora", "full logits"])
+def test_processes_that_share_the_weights_train_the_weights_of_one(tmp_path, model, name):
+    code, said = run_delcore(*command(model, tmp_path / "one", *VARIANTS[name]), errors=tmp_path / "errors")
+    assert code == 0, said
+    codes, said = run_sharded(*command(model, tmp_path / "two", *VARIANTS[name]))
+    assert codes == [0, 0], said
+    assert said.count("Saved") == 1
+    assert_same_training(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("more", [("--loss", "del"), EMO_LORA])
+def test_run_stopped_by_one_process_goes_on_with_shared_weights(tmp_path, model, more):
+    whole, out = tmp_path / "whole", tmp_path / "cut"
+    settings = (*more, "--steps", 40, "--eval-every", 10, "--log-every", 4)
+    code, said = run_delcore(*command(model, whole, *settings), errors=tmp_path / "errors")
+    assert code == 0, said
+    first = Delcore(*command(model, out, *settings), errors=tmp_path / "first")
+    first.wait_until(lambda: (out / "metrics.jsonl").exists() and (out / "metrics.jsonl").read_text())
+    first.send(signal.SIGTERM)
+    assert first.end() == 143
+    codes, said = run_sharded(*command(model, out, *settings, "--resume"))
+    assert codes == [0, 0], said
+    assert "Going on after step" in said
+    assert_same_training_after_a_while(whole, out)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_adapters_that_would_be_merged_with_shared_weights_are_refused_at_the_start(tmp_path):
+    codes, said = run_sharded(*command("embedded", tmp_path / "run", "--loss", "del", "--lora-rank", 2))
+    assert codes == [2, 2], said
+    assert said.count("delcore: ") == 1
+    assert "merged" in said
+    assert not (tmp_path / "run").exists()
