@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import logging
 import socket
 import sys
 from pathlib import Path
@@ -67,7 +68,11 @@ def _load_ahead(app: Path) -> None:
     """
     sys.path.insert(0, str(app.parent))
     sys.stderr.write("Loading the embedded models …\n")
-    importlib.import_module("cache").load_ahead()
+    logging.disable(logging.WARNING)  # Streamlit remarks on every cached function that no server runs yet
+    try:
+        importlib.import_module("cache").load_ahead()
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def check_port(host: str, port: int) -> None:
