@@ -46,11 +46,11 @@ def ask(app, prompt):
 
 
 def figures(app) -> dict:
-    """Plotly figures on the page, by the end of their key."""
+    """Plotly figures on the page, by their key."""
     found = {}
     for element in app.get("plotly_chart"):
         spec = json.loads(element.proto.spec)
-        found[element.proto.id.rpartition("-None-")[2] or element.proto.id] = spec
+        found[element.proto.id.split("-", 2)[2]] = spec  # "$$ID-<hash>-<key>"
     return found
 
 

@@ -96,7 +96,11 @@ def wait_until_idle(page: Any) -> None:
 
 PAGES = {
     "explore": "/",
+    "numbers": "/?tab=Numbers",
     "loss_lab": "/loss_lab",
+    "loss_lab_prediction": "/loss_lab?tab=At+this+prediction",
+    "loss_lab_steps": "/loss_lab?tab=Gradient+steps",
+    "loss_lab_level": "/loss_lab?tab=DEL%27s+level",
     "embeddings": "/embeddings",
     "tsne": "/embeddings?map=t-SNE",
     "claims": "/results",
@@ -139,7 +143,7 @@ def _take_views(chromium: Any, url: str, out: Path) -> None:
     page = chromium.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
     page.goto(url)
     wait_for_picture(page)
-    for view in ("Overlay", "Change to base"):
+    for view in ("Overlay", "Change"):
         page.get_by_role("radio", name=view).or_(page.get_by_role("button", name=view)).first.click()
         page.wait_for_timeout(800)
         wait_for_picture(page)

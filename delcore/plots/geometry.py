@@ -76,6 +76,7 @@ def plot_tsne(result: TsneMap) -> go.Figure:
     for i in range(rows):
         for j in range(columns):
             figure.add_trace(_digit_points(result.coordinates[i, j]), row=i + 1, col=j + 1)
+            figure.update_yaxes(range=_with_room(result.coordinates[i, j, :, 1]), row=i + 1, col=j + 1)
     own = {key: value for key, value in frame.layout.to_plotly_json().items() if "axis" not in key}
     figure.update_layout(**own | {"annotations": list(figure.layout.annotations)})
     figure.update_layout(showlegend=False)
@@ -138,6 +139,12 @@ def _digit_points(coordinates: np.ndarray) -> dict[str, Any]:
         "cliponaxis": False,
         "showlegend": False,
     }
+
+
+def _with_room(values: np.ndarray) -> list[float]:
+    """A range with room for the digit above the highest point, which would else run into the panel's title."""
+    low, high = float(values.min()), float(values.max())
+    return [low - 0.1 * (high - low), high + 0.25 * (high - low)]
 
 
 def _title(embeddings: DigitEmbeddings) -> str:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from delcore._panels import GHOST_COLOUR, Grid, add_entropies, bars, heading, level_lines, look_of, round_up, suffix
 from delcore.analysis import entropy_nats
 from delcore.errors import InputError
-from delcore.plots.distributions import panel_figure
+from delcore.plots.distributions import FULL, panel_figure
 from delcore.plots.frames import framed
 
 if TYPE_CHECKING:  # they load torch, which a figure must not wait for
@@ -60,7 +60,7 @@ def plot_loss_steps(
 
 def _top(paths: "Mapping[str, LossPath]", truth: Sequence[float] | None) -> float:
     highest = max(float(path.probabilities.max()) for path in paths.values())
-    return round_up(1.03 * max(highest, *(truth or (0.0,))))
+    return min(round_up(1.03 * max(highest, *(truth or (0.0,)))), FULL)
 
 
 def _still(paths: "Mapping[str, LossPath]", truth: Sequence[float] | None) -> list[dict[str, Any]]:
