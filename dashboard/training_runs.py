@@ -44,12 +44,8 @@ def show_logs(logs: list[Any], table: list[Any] | None) -> None:
     )
     if table:
         st.markdown("**Sweep**: means over seeds on held-out samples, and paired differences to MLE")
-        parts.show_panels(
-            lambda columns: plots.untitled(plots.plot_sweep(table, columns=columns)),
-            "sweep",
-            "Means over seeds with 95 % intervals, and differences to MLE",
-            columns=(4, 1),
-        )
+        alt = "Means over seeds with 95 % intervals, and differences to MLE"
+        parts.show_figure(plots.untitled(plots.plot_sweep(table)), "sweep", alt)
         st.caption("95 % t-intervals over seeds; none where there is one seed.")
     parts.show_table([_row(log) for log in logs], COLUMNS, "State and last values of each run")
 

@@ -341,7 +341,7 @@ def test_sweep_shows_its_means_beside_the_runs(tmp_path):
     finals = {loss: {seed: dict.fromkeys(MEASURES, 0.5 + seed / 10) for seed in range(2)} for loss in ("mle", "del")}
     write_tables(tmp_path, tabulate(finals))
     app = training(tmp_path)
-    assert not app.error and len(charts(app)) == 4 and "less that of MLE" in charts(app)[2]
+    assert not app.error and len(charts(app)) == 3 and "less that of MLE" in charts(app)[2]
 
 
 # ---------------------------------------------------------------- benchmarks
