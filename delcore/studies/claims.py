@@ -27,9 +27,11 @@ logger = logging.getLogger("delcore.studies")
 COMMAND = "python -m delcore.studies claims --out notebooks/studies"
 OPENED, CLOSED = "<!-- claims: made by `python -m delcore.studies claims` -->", "<!-- end of claims -->"
 UNKNOWN = "01_quickstart.ipynb#A-digit-that-cannot-be-known"
-BY_HAND = "01_quickstart.ipynb#One-loss-by-hand:-DEL"
-LEADS = "01_quickstart.ipynb#Where-would-each-loss-lead?"
 TRAINED = "01_quickstart.ipynb#A-short-training-run"
+WEIGHT = "03_floating_point_place_weights.ipynb#What-a-weight-costs"
+JUMP = "03_floating_point_place_weights.ipynb#The-jump-at-the-point"
+ORDER = "06_digit_embeddings.ipynb#A-real-model"
+CASES = "02_why_likelihood_is_not_enough.ipynb#Criterion-×-distance"
 
 TRAINED_TEST = "embedded model"
 ENTROPY_TEST = f"{TRAINED_TEST}, default and matched strength, readings of a known law; SmolLM2-135M on GSM8K"
@@ -110,7 +112,7 @@ RULES = (
         ("embeddings",),
         untrained.similarity_not_strict,
         untrained.beside_similarity,
-        UNKNOWN,
+        ORDER,
         "embeddings:similarity",
     ),
     Rule(
@@ -128,7 +130,7 @@ RULES = (
         ("ablations",),
         trained.helped_by_places,
         trained.beside_ablations,
-        BY_HAND,
+        WEIGHT,
         "ablations:exact_match",
     ),
     Rule(
@@ -137,7 +139,7 @@ RULES = (
         (),
         untrained.places_jump,
         untrained.beside_places,
-        BY_HAND,
+        JUMP,
         "places",
     ),
     Rule(
@@ -146,7 +148,7 @@ RULES = (
         (),
         untrained.criterion_times_distance,
         untrained.beside_criteria,
-        LEADS,
+        CASES,
         "criteria",
     ),
 )

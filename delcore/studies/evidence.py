@@ -104,9 +104,7 @@ def value_of(runs: Runs, variant: str, groups: Sequence[str], measure: str) -> d
             seed: statistics.fmean(values[group, measure] for group in groups) for seed, values in runs[variant].items()
         }
     except KeyError as missing:
-        raise InputError(
-            f"runs.csv holds no {variant}, or not its {measure} ({missing}); run the study again."
-        ) from None
+        raise InputError(f"runs.csv lacks {variant}, or its {measure} ({missing}); run the study again.") from None
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float], *, comparisons: int = 1) -> Interval:
