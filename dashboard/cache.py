@@ -7,14 +7,14 @@ prompt and the settings, so no visitor meets another's prompt. torch is imported
 import json
 import os
 import threading
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from delcore.models import EMBEDDED_DIR, EMBEDDED_NAMES
+from delcore.studies.stored import studies_folder
+from delcore.workshop import refuse_in_workshop
 
 OPENING_FILE = EMBEDDED_DIR / "opening.json"
 _models = threading.RLock()
@@ -26,7 +26,7 @@ _others = threading.RLock()
 
 def opening_record() -> dict[str, Any]:
     """The saved record that the dashboard opens with."""
-    return _read_record(str(OPENING_FILE), _stamp(OPENING_FILE))
+    return _read_record(str(OPENING_FILE), stamp_of(OPENING_FILE))
 
 
 @st.cache_data(max_entries=2, show_spinner=False)
@@ -37,29 +37,40 @@ def _read_record(file: str, stamp: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- models
 
 
-def probe_family(prompt: str, continued_by: str | None = None) -> dict[str, Any]:
-    """The record of the embedded family for a prompt, with the text that `continued_by` writes after it.
-
-    Returns:
-        {"record": as `delcore.probe.probe`, "continuation": "" or text}.
-    """
-    if continued_by is None and prompt == opening_record()["prompt"]:
-        return {"record": opening_record(), "continuation": ""}
-    return _probe_family(prompt, continued_by, _family_revision())
+def probe_family(prompt: str, continuation: str = "") -> dict[str, Any]:
+    """The record of the embedded family for a prompt and what follows it, as `delcore.probe.probe` gives it."""
+    if not continuation and prompt == opening_record()["prompt"]:
+        return opening_record()
+    return _probe_family(prompt, continuation, _family_revision())
 
 
 @st.cache_data(max_entries=128, show_spinner="Asking the eight models; the first prompt also loads them …")
-def _probe_family(prompt: str, continued_by: str | None, revision: str) -> dict[str, Any]:
-    from delcore.probe import continue_greedily, probe
+def _probe_family(prompt: str, continuation: str, revision: str) -> dict[str, Any]:
+    from delcore.probe import probe
 
     with _models:
-        models = _load_family(revision)
-        continuation = ""
-        if continued_by is not None:
-            writer = models[continued_by]
-            continuation = continue_greedily(writer.model, writer.tokenizer, prompt)
-        record = probe(prompt, models, all_positions=True, continuation=continuation)
-    return {"record": record, "continuation": continuation}
+        return probe(prompt, _load_family(revision), all_positions=True, continuation=continuation)
+
+
+def write_on(prompt: str, writer: str) -> str:
+    """What a model writes after a prompt: a member of the family, or another model by its name."""
+    if writer not in EMBEDDED_NAMES:
+        refuse_in_workshop("Other models")
+    return _write_on(prompt, writer, _revision_of(writer))
+
+
+@st.cache_data(max_entries=128, show_spinner="The model writes on …")
+def _write_on(prompt: str, writer: str, revision: str) -> str:
+    from delcore.probe import continue_greedily
+
+    other = None if writer in EMBEDDED_NAMES else _load_other(writer, revision)
+    with _models:
+        chosen = other or _load_family(revision)[writer]
+        return continue_greedily(chosen.model, chosen.tokenizer, prompt)
+
+
+def _revision_of(name: str) -> str:
+    return _family_revision() if name in EMBEDDED_NAMES else stamp_of(Path(os.path.expanduser(name)))
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
@@ -71,9 +82,15 @@ def _load_family(revision: str) -> dict[str, Any]:
         return {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
 
 
+def load_ahead() -> None:
+    """Load the family before the first visitor comes, and ask it once, which takes longer than any later time."""
+    _probe_family("1 + 1 = ", "", _family_revision())
+
+
 def probe_other(name: str, text: str) -> dict[str, Any]:
-    """The next-token record of one more model, by folder, .gguf file or hub id."""
-    return _probe_other(name, text, _stamp(Path(os.path.expanduser(name))))
+    """What one more model, by folder, .gguf file or hub id, says of the token after a text; never in a workshop."""
+    refuse_in_workshop("Other models")
+    return _probe_other(name, text, _revision_of(name))
 
 
 @st.cache_data(max_entries=128, show_spinner="Asking the other model; a .gguf file is converted once …")
@@ -82,15 +99,44 @@ def _probe_other(name: str, text: str, revision: str) -> dict[str, Any]:
 
     other = _load_other(name, revision)  # may take half a minute, in which the family still answers
     with _models:
-        return probe(text, {_shown(name): other})
+        return probe(text, {"other": other})["positions"][-1]["models"]["other"]
 
 
-def _shown(name: str) -> str:
-    """The last part of a path; a hub id as it is."""
-    return Path(name).name if _stamp(Path(os.path.expanduser(name))) else name
+def short_name(name: str) -> str:
+    """The last part of a path, and the one before it of a folder, which may be called like a loss; a hub id as is."""
+    path = Path(os.path.expanduser(name))
+    return "/".join(path.parts[-2:] if path.is_dir() else path.parts[-1:]) if stamp_of(path) else name
 
 
-@st.cache_resource(max_entries=2, show_spinner=False)
+def known_adapters() -> list[str]:
+    """Folders of the SmolLM2 adapters that lie beside the notebooks; none in an installed package."""
+    found = studies_folder() / "smollm2"
+    return [str(file.parent) for file in sorted(found.glob("*/adapter_config.json"))]
+
+
+def read_numbers(name: str, text: str) -> Any:
+    """A `delcore.analysis.NumberReading` of a text under a model's tokenizer; "embedded" is the family's."""
+    if name != "embedded":
+        refuse_in_workshop("Other tokenizers")
+    return _read_numbers(name, text, "" if name == "embedded" else _revision_of(name))
+
+
+@st.cache_data(max_entries=128, show_spinner="Reading the numbers; another model's tokenizer is loaded once …")
+def _read_numbers(name: str, text: str, revision: str) -> Any:
+    from delcore.analysis import read_numbers
+
+    return read_numbers(_load_tokenizer(name, revision), text)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _load_tokenizer(name: str, revision: str) -> Any:
+    from delcore.models import load_tokenizer, quiet_libraries
+
+    quiet_libraries()
+    return load_tokenizer(name)
+
+
+@st.cache_resource(max_entries=3, show_spinner=False)
 def _load_other(name: str, revision: str) -> Any:
     from delcore.models import load_model, quiet_libraries
 
@@ -100,10 +146,10 @@ def _load_other(name: str, revision: str) -> Any:
 
 
 def _family_revision() -> str:
-    return " ".join(_stamp(EMBEDDED_DIR / f"{name}.safetensors") for name in EMBEDDED_NAMES)
+    return " ".join(stamp_of(EMBEDDED_DIR / f"{name}.safetensors") for name in EMBEDDED_NAMES)
 
 
-def _stamp(path: Path) -> str:
+def stamp_of(path: Path) -> str:
     """Changes when a file, or a file of a folder, is replaced; "" for what is not on disk."""
     try:
         files = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
@@ -112,40 +158,19 @@ def _stamp(path: Path) -> str:
         return ""
 
 
-# ---------------------------------------------------------------- the loss lab
+# ---------------------------------------------------------------- embeddings
 
 
-def measure_losses(
-    law: tuple[float, ...],
-    predicted: tuple[float, ...],
-    true_digit: int | tuple[float, ...],
-    settings: Mapping[str, Mapping[str, Any]],
-    digit_mass: float,
-) -> list[dict[str, Any]]:
-    """Value, gradient and equilibrium of each loss of `settings`, which maps it to its α, u and options."""
-    return [
-        _measure_loss(name, law, predicted, true_digit, tuple(sorted(chosen.items())), digit_mass)
-        for name, chosen in settings.items()
-    ]
+def measure_embeddings(name: str) -> list[dict[str, Any]]:
+    """Rows of a model that the user names, as `delcore.studies.embeddings` writes them; never in a workshop."""
+    refuse_in_workshop("Other models")
+    return _measure_embeddings(name, stamp_of(Path(os.path.expanduser(name))))
 
 
-@st.cache_data(max_entries=1024, show_spinner=False)
-def _measure_loss(
-    name: str,
-    law: tuple[float, ...],
-    predicted: tuple[float, ...],
-    true_digit: int | tuple[float, ...],
-    settings: tuple[tuple[str, Any], ...],
-    digit_mass: float,
-) -> dict[str, Any]:
-    from delcore.analysis import measure_loss_at
+@st.cache_data(max_entries=16, show_spinner="Reading the embeddings; a .gguf file is converted once …")
+def _measure_embeddings(name: str, revision: str) -> list[dict[str, Any]]:
+    from delcore.studies.embeddings import measure_order
 
-    here = measure_loss_at(name, predicted, true_digit, digit_mass=digit_mass, **dict(settings))
-    return asdict(here) | {"equilibrium": _find_equilibrium(name, law, settings)}
-
-
-@st.cache_data(max_entries=1024, show_spinner=False)
-def _find_equilibrium(name: str, law: tuple[float, ...], settings: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    from delcore.equilibria import equilibrium
-
-    return asdict(equilibrium(name, law, **dict(settings)))
+    other = _load_other(name, revision)
+    with _models:
+        return measure_order(other, generated=other.card.source == "embedded")
