@@ -67,6 +67,7 @@ def time_prompts(count: int = 40) -> dict[str, float]:
 
 def time_slider(count: int = 40) -> dict[str, float]:
     """The Loss lab's script after its slider DIST2Loss: α has moved to a value it has not had."""
+    from streamlit.config import set_option
     from streamlit.testing.v1 import AppTest
 
     page = AppTest.from_file(str(APP), default_timeout=120)
@@ -76,6 +77,7 @@ def time_slider(count: int = 40) -> dict[str, float]:
         page.slider(key="dist2_alpha").set_value(alpha)
         return seconds(lambda: page.run())
 
+    set_option("runner.magicEnabled", False)  # as `delcore dashboard` serves it
     move(1.99)  # the first one imports what only a changed figure needs
     found = sorted(move(0.2 + 0.04 * i) for i in range(count))
     assert not page.exception
