@@ -40,8 +40,12 @@ class Interval:
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
-def t_interval(values: Sequence[float]) -> Interval:
+def t_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval:
     """Mean of independent values with Student's interval; no ends for a single one.
+
+    Args:
+        values: at least one.
+        confidence: above the usual where several comparisons are to hold together.
 
     >>> t_interval([1.0, 2.0, 3.0]).high.__round__(4)
     4.4841
@@ -51,7 +55,7 @@ def t_interval(values: Sequence[float]) -> Interval:
     mean, n = statistics.fmean(values), len(values)
     if n < 2:
         return Interval(mean, None, None, n)
-    half = float(t.ppf((1 + CONFIDENCE) / 2, n - 1)) * statistics.stdev(values) / n**0.5
+    half = float(t.ppf((1 + confidence) / 2, n - 1)) * statistics.stdev(values) / n**0.5
     return Interval(mean, mean - half, mean + half, n)
 
 

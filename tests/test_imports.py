@@ -30,7 +30,7 @@ LEVELS = [
     {"benchmarks"},
     {"reports"},
     {"bench_generate", "studies"},
-    {"family"},
+    {"exercises", "family"},
     {"cli"},
     {"__main__"},
 ]

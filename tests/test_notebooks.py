@@ -18,6 +18,7 @@ from tests.run_notebooks import MOST_BYTES, NotebookError, execute, find_noteboo
 pytestmark = pytest.mark.notebooks
 
 PATHS = find_notebooks()
+CHAPTERS = [path for path in PATHS if path.parent == run_notebooks.FOLDER]  # the workshop's sheets are no chapters
 MOST_LINES = 12
 FAST_SECONDS = 120  # a cell of a fast run takes a few seconds; the machine may be busy
 
@@ -66,6 +67,7 @@ def test_notebook_has_prose_in_half_of_its_cells_and_small_cells_of_code(stored)
         assert not any(line.lstrip().startswith(("def ", "class ")) for line in cell.source.split("\n")), cell.id
 
 
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_notebook_asks_predicts_checks_and_names_limits_and_sources(stored):
     headings = [line for cell in stored.cells for line in cell.source.split("\n") if line.startswith("## ")]
     order = ["## Prediction", "## Set-up", "## The finding, checked", "## Limits", "## Sources"]

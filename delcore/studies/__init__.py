@@ -3,4 +3,5 @@
 python -m delcore.studies losses|ablations|alpha --work runs/studies --out notebooks/studies
 python -m delcore.studies embeddings --model SmolLM2-135M-Instruct.gguf --out notebooks/studies
 python -m delcore.studies smollm2 --help
+python -m delcore.studies claims --out notebooks/studies
 """

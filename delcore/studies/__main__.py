@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import delcore.studies
 from delcore.errors import InputError, StoppedError
 from delcore.models import quiet_libraries
-from delcore.studies import embeddings, finetuning, smollm2
+from delcore.studies import claims, embeddings, finetuning, smollm2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         finetuning.add_arguments(studies.add_parser(name, help=study.title), study)
     embeddings.add_arguments(studies.add_parser("embeddings", help="the order of the ten digits in embeddings"))
     smollm2.add_arguments(studies.add_parser("smollm2", help="SmolLM2-135M with LoRA on GSM8K under four losses"))
+    claims.add_arguments(studies.add_parser("claims", help="the ledger of the paper's claims, from the stored results"))
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     quiet_libraries()

@@ -1,0 +1,205 @@
+"""The ledger of the paper's claims, built from data files alone: `claims.json`, and the table in the README.
+
+    python -m delcore.studies claims --out notebooks/studies
+
+No verdict is written by hand. Each claim's rule compares stored or computed numbers part by part (`trained_claims`,
+`untrained_claims` state the thresholds); `evidence.join` makes one verdict of the parts. A claim whose studies have not
+been run says so.
+"""
+
+import argparse
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from delcore.checkpoints import write_json, write_whole
+from delcore.errors import InputError
+from delcore.studies import trained_claims as trained
+from delcore.studies import untrained_claims as untrained
+from delcore.studies.evidence import Evidence, Part, join, read_evidence
+from delcore.studies.stored import CLAIMS_FILE, Claim
+
+logger = logging.getLogger("delcore.studies")
+
+COMMAND = "python -m delcore.studies claims --out notebooks/studies"
+OPENED, CLOSED = "<!-- claims: made by `python -m delcore.studies claims` -->", "<!-- end of claims -->"
+TRAINED_TEST = "embedded model"
+ENTROPY_TEST = f"{TRAINED_TEST}, default and matched strength, readings of a known law; SmolLM2-135M on GSM8K"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one claim is judged.
+
+    Args:
+        claim: in one sentence.
+        test: what is done.
+        needs: studies that must have been run.
+        judge: the comparisons.
+        beside: what stands beside them, with the budget.
+        link: notebook and anchor.
+        figure: key by which the dashboard draws it: study and measure, or an analysis.
+    """
+
+    claim: str
+    test: str
+    needs: tuple[str, ...]
+    judge: Callable[[Evidence], list[Part]]
+    beside: Callable[[Evidence], str]
+    link: str
+    figure: str
+
+
+RULES = (
+    Rule(
+        "NTL-WAS over-sharpens; NTL-MSE is unbiased",
+        ENTROPY_TEST,
+        ("losses", "smollm2"),
+        trained.sharpens,
+        trained.beside_bias,
+        "01_quickstart.ipynb",
+        "losses:gap_nats",
+    ),
+    Rule(
+        "DIST2Loss over-flattens",
+        ENTROPY_TEST,
+        ("losses", "smollm2"),
+        trained.flattens,
+        trained.beside_bias,
+        "01_quickstart.ipynb",
+        "losses:gap_nats",
+    ),
+    Rule(
+        "DEL moves digit entropy gently",
+        ENTROPY_TEST,
+        ("losses", "smollm2"),
+        trained.moves_gently,
+        trained.beside_gentle,
+        "01_quickstart.ipynb",
+        "losses:gap_nats",
+    ),
+    Rule(
+        "DEL has the best accuracy",
+        f"{TRAINED_TEST}: held-out problems answered exactly; the paper's benchmarks are out of reach here",
+        ("losses", "smollm2"),
+        trained.answers_best,
+        trained.beside_accuracy,
+        "01_quickstart.ipynb",
+        "losses:exact_match",
+    ),
+    Rule(
+        "DEL lowers numeric distance without a distance term",
+        f"{TRAINED_TEST}; SmolLM2-135M on GSM8K: the expected digit's distance from the true one",
+        ("losses", "smollm2"),
+        trained.lowers_distance,
+        trained.beside_distance,
+        "01_quickstart.ipynb",
+        "losses:distance",
+    ),
+    Rule(
+        "Learned digit similarity does not strictly follow numeric distance",
+        "cosine similarity of the ten digits in SmolLM2-135M, ranks and a permutation test",
+        ("embeddings",),
+        untrained.similarity_not_strict,
+        untrained.beside_similarity,
+        "01_quickstart.ipynb",
+        "embeddings:similarity",
+    ),
+    Rule(
+        "Adding the distance term to DEL hurts",
+        f"{TRAINED_TEST}, DEL with and without it",
+        ("ablations",),
+        trained.hurt_by_distance,
+        trained.beside_ablations,
+        "01_quickstart.ipynb",
+        "ablations:exact_match",
+    ),
+    Rule(
+        "Floating-point optimisation helps, decimals most",
+        f"{TRAINED_TEST}, DEL with its place weights, with those of integers, and with none",
+        ("ablations",),
+        trained.helped_by_places,
+        trained.beside_ablations,
+        "01_quickstart.ipynb",
+        "ablations:exact_match",
+    ),
+    Rule(
+        "Earlier place rules jump at the decimal point",
+        "the weights that training gives the digits of one number",
+        (),
+        untrained.places_jump,
+        untrained.beside_places,
+        "01_quickstart.ipynb",
+        "places",
+    ),
+    Rule(
+        "NTL-WAS and DIST2Loss are cases of criterion × distance; NTL-MSE, MixCE and EMO are not",
+        "a distance is fitted to what each loss adds to cross-entropy's gradient",
+        (),
+        untrained.criterion_times_distance,
+        untrained.beside_criteria,
+        "01_quickstart.ipynb",
+        "criteria",
+    ),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its part of the command line."""
+    parser.add_argument("--out", type=Path, required=True, help="folder of the studies; the ledger goes there")
+    parser.add_argument("--readme", type=Path, default=Path("README.md"), help="file with the table's two markers")
+    parser.set_defaults(run=run_claims)
+
+
+def run_claims(arguments: argparse.Namespace) -> None:
+    """Write `claims.json`, and the table into the README."""
+    ledger = build_ledger(read_evidence(arguments.out))
+    claims = [Claim(**claim) for claim in ledger["claims"]]
+    text = put_table(arguments.readme.read_text(encoding="utf-8"), claims)
+    write_json(arguments.out / CLAIMS_FILE, ledger)
+    write_whole(arguments.readme, text)
+    for claim in claims:
+        logger.info("%d %s: %s", claim.number, claim.claim, claim.verdict)
+
+
+def build_ledger(evidence: Evidence, rules: Sequence[Rule] = RULES) -> dict[str, Any]:
+    """All claims, and the files they were judged from."""
+    claims = [dataclasses.asdict(judge_claim(i + 1, rule, evidence)) for i, rule in enumerate(rules)]
+    used = {name for rule in rules for name in rule.needs}
+    data = {file: digest for file, digest in evidence.fingerprints.items() if file.split("/")[0] in used}
+    return {"command": COMMAND, "data_sha256": data, "claims": claims}
+
+
+def judge_claim(number: int, rule: Rule, evidence: Evidence) -> Claim:
+    """One claim as its data say."""
+    missing = [name for name in rule.needs if name not in evidence.studies]
+    if missing:
+        verdict, result = "not run", f"to be run: {', '.join(missing)}"
+    else:
+        parts = rule.judge(evidence)
+        verdict, result = join(parts), "; ".join([*(part.text for part in parts), rule.beside(evidence)])
+    return Claim(number, rule.claim, rule.test, result, verdict, rule.link, rule.figure)
+
+
+def put_table(readme: str, claims: Sequence[Claim]) -> str:
+    """The README with the table between its markers.
+
+    Raises:
+        InputError: the markers are not there, once each and in order.
+    """
+    if readme.count(OPENED) != 1 or readme.count(CLOSED) != 1 or readme.index(OPENED) > readme.index(CLOSED):
+        raise InputError(f"`--readme` must hold the lines {OPENED} and {CLOSED}, once each and in this order.")
+    before, rest = readme.split(OPENED)
+    return before + OPENED + "\n" + table(claims) + CLOSED + rest.split(CLOSED)[1]
+
+
+def table(claims: Sequence[Claim]) -> str:
+    """The claims as a table in Markdown."""
+    lines = ["| | claim | verdict here | tested with | our numbers |", "|---|---|---|---|---|"]
+    for claim in claims:
+        cells = (f"[{claim.number}](notebooks/{claim.link})", claim.claim, f"**{claim.verdict}**", claim.test)
+        lines.append(f"| {' | '.join((*cells, claim.result))} |")
+    return "\n".join(lines) + "\n"

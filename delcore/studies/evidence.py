@@ -1,0 +1,177 @@
+"""What the ledger of claims is judged from: stored numbers, paired over seeds, and the rules that join them.
+
+All thresholds were set before the runs they judge were finished.
+"""
+
+import csv
+import hashlib
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from delcore.errors import InputError
+from delcore.intervals import CONFIDENCE, Interval, t_interval
+
+NEGLIGIBLE_NATS = 0.02
+"""An entropy is called unchanged where the whole interval of its difference lies within this."""
+
+REFERENCE = "mle"
+FILES = ("results.json", "runs.csv")
+
+Runs: TypeAlias = Mapping[str, Mapping[int, Mapping[tuple[str, str], float]]]
+"""Variant, seed, then group and measure."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One comparison of a claim.
+
+    Args:
+        text: the comparison and its numbers.
+        holds: what came out as the claim says; None where noise could have done it.
+    """
+
+    text: str
+    holds: bool | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All stored studies.
+
+    Args:
+        studies: name to its results.json.
+        runs: name to its runs.csv, for the studies that have one.
+        fingerprints: file to its SHA-256.
+    """
+
+    studies: Mapping[str, Mapping[str, Any]]
+    runs: Mapping[str, Runs]
+    fingerprints: Mapping[str, str]
+
+
+def read_evidence(folder: Path) -> Evidence:
+    """Every study in a folder; one that has no results yet is left out.
+
+    Raises:
+        InputError: the folder holds no study.
+    """
+    files = [file for name in FILES for file in sorted(folder.glob(f"*/{name}"))]
+    if not files:
+        raise InputError(f"There are no studies in {folder}; run those of `python -m delcore.studies --help` first.")
+    fingerprints = {f"{file.parent.name}/{file.name}": hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    studies = {one.parent.name: json.loads(one.read_text(encoding="utf-8")) for one in files if one.suffix == ".json"}
+    return Evidence(studies, {one.parent.name: _read_runs(one) for one in files if one.suffix == ".csv"}, fingerprints)
+
+
+def _read_runs(file: Path) -> Runs:
+    runs: dict[str, dict[int, dict[tuple[str, str], float]]] = {}
+    with file.open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            of_seed = runs.setdefault(row["variant"], {}).setdefault(int(row["seed"]), {})
+            of_seed[row["group"], row["measure"]] = float(row["value"])
+    return runs
+
+
+# ---------------------------------------------------------------- numbers, paired over seeds
+
+
+def value_of(runs: Runs, variant: str, groups: Sequence[str], measure: str) -> dict[int, float]:
+    """Of each seed: the measure, averaged over groups of problems."""
+    return {
+        seed: statistics.fmean(values[group, measure] for group in groups) for seed, values in runs[variant].items()
+    }
+
+
+def difference(first: Mapping[int, float], second: Mapping[int, float], *, comparisons: int = 1) -> Interval:
+    """First less second, paired by seed; with several comparisons all intervals hold together (Bonferroni)."""
+    seeds = sorted(first.keys() & second.keys())
+    confidence = 1 - (1 - CONFIDENCE) / comparisons
+    return t_interval([first[seed] - second[seed] for seed in seeds], confidence=confidence)
+
+
+def change(runs: Runs, variant: str, groups: Sequence[str], measure: str) -> Interval:
+    """Of a variant against plain likelihood under the same seeds."""
+    return difference(value_of(runs, variant, groups, measure), value_of(runs, REFERENCE, groups, measure))
+
+
+def sizes_of_change(runs: Runs, variant: str, group: str, measure: str) -> dict[int, float]:
+    """How far each seed's value moved from plain likelihood's, whichever way."""
+    reference = value_of(runs, REFERENCE, [group], measure)
+    return {seed: abs(value - reference[seed]) for seed, value in value_of(runs, variant, [group], measure).items()}
+
+
+# ---------------------------------------------------------------- rules
+
+
+def sign(interval: Interval) -> int:
+    """−1 or 1 where 0 lies outside the interval, else 0."""
+    return (1 if interval.mean > 0 else -1) if interval.excludes_zero else 0
+
+
+def all_signs(intervals: Iterable[Interval], wanted: int) -> bool | None:
+    """True if every interval lies on the wanted side of 0, False if one lies on the other, else None."""
+    signs = [sign(interval) for interval in intervals]
+    if all(one == wanted for one in signs):
+        return True
+    return False if -wanted in signs else None
+
+
+def negligible(interval: Interval) -> bool | None:
+    """True if all of it lies within ±`NEGLIGIBLE_NATS`, False if all of it lies outside, else None."""
+    if interval.low is None or interval.high is None:
+        return None
+    if -NEGLIGIBLE_NATS <= interval.low and interval.high <= NEGLIGIBLE_NATS:
+        return True
+    return False if interval.low > NEGLIGIBLE_NATS or interval.high < -NEGLIGIBLE_NATS else None
+
+
+def join(parts: Sequence[Part]) -> str:
+    """The verdict of all parts of a claim.
+
+    "agrees" if every part holds. "differs" if one does not and none does: a claim is refuted where it fails, even if
+    other comparisons cannot tell. "not separated" where noise could have done all of them, else "mixed".
+    """
+    answers = {part.holds for part in parts}
+    if answers == {True}:
+        return "agrees"
+    if answers == {None}:
+        return "not separated"
+    return "mixed" if True in answers else "differs"
+
+
+# ---------------------------------------------------------------- words
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A signed number with a true minus.
+
+    >>> number(-0.1234), number(0.00001)
+    ('−0.123', '0.000')
+    """
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")
+
+
+def interval_text(interval: Interval, digits: int = 3) -> str:
+    """A mean with its interval, and whether 0 is in it."""
+    mean = number(interval.mean, digits)
+    if interval.low is None or interval.high is None:
+        return f"{mean} (one seed, no interval)"
+    apart = "" if interval.excludes_zero else ", not separated"
+    return f"{mean} ({number(interval.low, digits)} to {number(interval.high, digits)}{apart})"
+
+
+def budget(study: Mapping[str, Any]) -> str:
+    """Model, seeds and steps of a fine-tuning study."""
+    settings = study["settings"]
+    seeds = max(row["value"]["count"] for row in study["rows"])
+    return f"embedded model, {seeds} seeds, {settings['steps']} steps of {settings['batch_size']} samples"
+
+
+def stored_interval(content: Mapping[str, Any]) -> Interval:
+    """An interval as studies write it."""
+    return Interval(*(content[name] for name in ("mean", "low", "high", "count")))
