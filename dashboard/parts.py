@@ -4,6 +4,9 @@ Text from users and models goes through `st.text`, `st.dataframe` or `delcore.pl
 Streamlit call that shows text reads Markdown.
 """
 
+import csv
+import io
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +25,8 @@ STYLE = """
 .st-key-strip .stText, .st-key-strip .stText * { white-space: break-spaces; }
 .st-key-strip .stText { padding: 0 .4rem; }
 .st-key-problem { gap: .4rem; }
+.st-key-pair { align-items: flex-start; }
+.st-key-pair > div { flex: 1 1 340px; min-width: min(340px, 100%); }
 @media (max-width: 640px) {
   [class*="st-key-wide-"] { display: none; }
   .stMainBlockContainer { padding-left: .8rem; padding-right: .8rem; }
@@ -30,26 +35,26 @@ STYLE = """
 </style>
 """
 
-_CONFIG = {
-    "displaylogo": False,
-    "modeBarButtons": [["toImage"]],
-    "toImageButtonOptions": {"format": "png", "scale": 2, "filename": "delcore"},
-}
+PICTURES = ("png", "svg")
+"""Formats that a figure's camera saves; the session state's "picture" holds the chosen one."""
 
 
 def show_figure(figure: go.Figure, key: str, alt: str) -> None:
     """A figure as wide as the page; `alt` says what it shows to those who do not see it."""
-    st.plotly_chart(figure, width="stretch", key=key, config=_CONFIG, alt=alt)
+    kind = st.session_state.get("picture", PICTURES[0])
+    saved = {"format": kind, "scale": 1 if kind == "svg" else 2, "filename": f"delcore-{key}"}
+    config = {"displaylogo": False, "modeBarButtons": [["toImage"]], "toImageButtonOptions": saved}
+    st.plotly_chart(figure, width="stretch", key=key, config=config, alt=alt)
 
 
-def show_panels(build: Callable[[int], go.Figure], key: str, alt: str) -> None:
+def show_panels(build: Callable[[int], go.Figure], key: str, alt: str, *, columns: tuple[int, int] = (4, 2)) -> None:
     """Small multiples with four panels a row and, in a narrow window, two; the style sheet shows one of them.
 
     A Plotly grid cannot flow, and the server does not know how wide the window is.
     """
-    for width, columns in (("wide", 4), ("narrow", 2)):
+    for width, count in zip(("wide", "narrow"), columns, strict=True):
         with st.container(key=f"{width}-{key}"):
-            show_figure(build(columns), f"{key}-{columns}", alt)
+            show_figure(build(count), f"{key}-{count}", alt)
 
 
 def show_problem(what: str, error: Exception) -> None:
@@ -57,6 +62,19 @@ def show_problem(what: str, error: Exception) -> None:
     with st.container(key="problem"):
         st.error(what, icon=":material/error:")
         st.text(str(error))
+
+
+def ask_folder(label: str, key: str) -> str:
+    """A folder of the user's own machine, in a form; "" for none. No address can name one."""
+    with st.form(f"ask_{key}", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
+        name = st.text_input(label, key=f"folder_{key}").strip()
+        st.form_submit_button("Open", icon=":material/folder_open:")
+    return name
+
+
+def escape_markdown(text: str) -> str:
+    """Text for a label that reads Markdown, so that it stands there letter by letter."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-!|<>~$:" else c for c in text)
 
 
 def show_table(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str | None, str]], alt: str) -> None:
@@ -68,3 +86,43 @@ def show_table(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str | N
         for key, (title, form, about) in columns.items()
     }
     st.dataframe(rows, hide_index=True, width="stretch", column_order=list(columns), column_config=config, alt=alt)
+
+
+def show_take_away(rows: list[dict[str, Any]], whole: Any, name: str, code: str) -> None:
+    """What leaves the page: a table as CSV, all numbers as JSON, the pictures' format, and the same as Python.
+
+    Args:
+        rows: of the CSV file.
+        whole: for the JSON file.
+        name: of both files, without their endings.
+        code: a script that makes the same numbers.
+    """
+    with st.container(horizontal=True, vertical_alignment="center", key=f"take-{name}"):
+        icon = ":material/download:"
+        st.download_button("CSV", as_csv(rows), f"{name}.csv", "text/csv", icon=icon, on_click="ignore")
+        text = json.dumps(whole, ensure_ascii=False, indent=1)
+        st.download_button("JSON", text, f"{name}.json", "application/json", icon=icon, on_click="ignore")
+        with st.popover("Copy as Python", icon=":material/code:", width="content"):
+            st.code(code, language="python", wrap_lines=False, width=560)
+        st.segmented_control(
+            "A figure's camera saves",
+            PICTURES,
+            format_func=str.upper,
+            key="picture",
+            required=True,
+            help="The camera at the upper right of each figure saves it as PNG or SVG; the address of this page holds "
+            "all settings, so copying it is the way to share the page.",
+        )
+
+
+def as_csv(rows: list[dict[str, Any]]) -> str:
+    """Rows as CSV. A spreadsheet reads a text that begins like a formula as one, so such a text gets a quote before."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]))
+    writer.writeheader()
+    writer.writerows({key: _as_text(value) for key, value in row.items()} for row in rows)
+    return out.getvalue()
+
+
+def _as_text(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

@@ -1,6 +1,8 @@
 """The dashboard: `delcore dashboard`, or `streamlit run dashboard/streamlit_app.py`.
 
 Only navigation. Streamlit puts this file's folder on the path, so pages import `cache` and `parts` from beside it.
+Their folder is not called `pages`: where one of this name exists, a new server runs a page that is opened by its
+address without this script, and without its style.
 """
 
 import parts
@@ -11,8 +13,10 @@ st.html(parts.STYLE)
 
 page = st.navigation(
     [
-        st.Page("pages/explore.py", title="Explore", icon=":material/search:", default=True),
-        st.Page("pages/loss_lab.py", title="Loss lab", icon=":material/science:", url_path="loss_lab"),
+        st.Page("views/explore.py", title="Explore", icon=":material/search:", default=True),
+        st.Page("views/loss_lab.py", title="Loss lab", icon=":material/science:", url_path="loss_lab"),
+        st.Page("views/embeddings.py", title="Embeddings", icon=":material/scatter_plot:", url_path="embeddings"),
+        st.Page("views/results.py", title="Results", icon=":material/fact_check:", url_path="results"),
     ],
     position="top",
 )

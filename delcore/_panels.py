@@ -75,12 +75,14 @@ class Grid:
         columns: panels a row.
         panel_height: pixels.
         legend_height: pixels above the panels.
+        between: share of the width between two panels, where each has labels of its own; None where they share them.
     """
 
     count: int
     columns: int
     panel_height: int = 150
     legend_height: int = 34
+    between: float | None = None
 
     @property
     def rows(self) -> int:
@@ -89,7 +91,7 @@ class Grid:
 
     def layout(self, headings: Sequence[str], y_range: tuple[float, float], y_title: str) -> dict[str, Any]:
         """Layout of all panels with the ten digits on x and the same y range."""
-        inner, top_px = self._heights()
+        inner, top_px = self.heights()
         layout: dict[str, Any] = {
             "height": inner + top_px + 46,
             "margin": {"l": 60, "r": 8, "t": top_px, "b": 46, "autoexpand": False},
@@ -108,8 +110,8 @@ class Grid:
     def domains(self, panel: int) -> tuple[list[float], list[float]]:
         """Where a panel lies in the figure, in x and in y, as shares of it."""
         row, column = divmod(panel, self.columns)
-        between = 0.035 if self.columns > 2 else 0.08
-        gap = 68 / self._heights()[0]
+        between = (0.035 if self.columns > 2 else 0.08) if self.between is None else self.between
+        gap = 68 / self.heights()[0]
         width = (1 - between * (self.columns - 1)) / self.columns
         height = (1 - gap * (self.rows - 1)) / self.rows
         left, top = column * (width + between), 1.0 - row * (height + gap)
@@ -122,7 +124,7 @@ class Grid:
         look = {"xanchor": "left", "yanchor": "bottom", "align": "left", "showarrow": False, "font": {"size": 13}}
         return {"text": text} | at | look
 
-    def _heights(self) -> tuple[int, int]:
+    def heights(self) -> tuple[int, int]:
         """Pixels of the panels with the gaps between, and of what is above them."""
         return self.rows * self.panel_height + (self.rows - 1) * 68, self.legend_height + 40
 

@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 from delcore._gguf import cached_conversion, convert_gguf
 from delcore._hub import hub_reachable
 from delcore.errors import InputError
-from delcore.pretrained import check_weight_files, explain_load_error, from_pretrained, without_peft_warning
+from delcore.pretrained import (
+    check_weight_files,
+    explain_load_error,
+    from_pretrained,
+    tokenizer_alone,
+    without_peft_warning,
+)
 
 ADAPTER_RECORD = "delcore.json"
 """Holds the record of a run that saves adapters: a config.json beside these would stand for whole weights."""
@@ -78,20 +84,46 @@ def load_model(name_or_path: str | os.PathLike[str], *, trust_remote_code: bool 
         raise InputError("`--model` is empty. Name a folder, a .gguf file, a hub id or embedded:LOSS.")
     if name == "scratch" or name.partition(":")[0] == "embedded":
         return load_embedded(name)
-    try:
-        path = Path(name).expanduser()
-        path.exists()
-    except (OSError, RuntimeError, ValueError) as error:  # too long, an unknown ~user, a NUL
-        raise InputError(f"`--model` {name[:80]!r} is neither a path nor a hub id: {error}") from error
+    path = _as_path(name)
     if path.suffix == ".gguf":
         return _load_gguf(path, name)
     if name.startswith("scratch:"):
         raise InputError(f"`--model` scratch takes no name; got {name!r}.")
     if path.is_dir():
         return _load_folder(path, name, "folder", trust_remote_code)
-    if path.exists() or name.count("/") > 1 or name.startswith((".", "/", "~")):
+    if not _is_hub_id(name):
         raise InputError(f"`--model` {name!r} is no folder with a model and no .gguf file.")
     return _load_hub(name, trust_remote_code)
+
+
+def _as_path(name: str) -> Path:
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, an unknown ~user, a NUL
+        raise InputError(f"`--model` {name[:80]!r} is neither a path nor a hub id: {error}") from error
+    return path
+
+
+def _is_hub_id(name: str) -> bool:
+    return not (_as_path(name).exists() or name.count("/") > 1 or name.startswith((".", "/", "~")))
+
+
+def load_tokenizer(name_or_path: str | os.PathLike[str]) -> Any:
+    """The tokenizer of a model that `load_model` would load; of folders and hub ids without their weights.
+
+    Raises:
+        InputError: as `load_model`.
+    """
+    name = os.fspath(name_or_path)
+    if name == "scratch" or name.partition(":")[0] == "embedded":
+        return byte_tokenizer()
+    if name.strip() and not name.endswith(".gguf") and _is_hub_id(name):
+        return tokenizer_alone(name, name, local_files_only=not hub_reachable())
+    path = _as_path(name)
+    if path.is_dir() and (path / "tokenizer_config.json").is_file():
+        return tokenizer_alone(str(path), name)
+    return load_model(name).tokenizer
 
 
 # ---------------------------------------------------------------- the embedded family

@@ -33,6 +33,18 @@ def from_pretrained(
     return model.eval(), tokenizer
 
 
+def tokenizer_alone(where: str, name: str, **options: Any) -> Any:
+    """The tokenizer from a folder or the hub, without its model.
+
+    Raises:
+        InputError: whatever keeps it from being loaded, in one line that begins with `name`.
+    """
+    try:
+        return _load_tokenizer(where, {"trust_remote_code": False, **options})
+    except Exception as error:  # as for a model
+        raise InputError(explain_load_error(name, error)) from error
+
+
 def _load_tokenizer(where: str, options: dict[str, Any]) -> Any:
     """The tokenizer as its model was trained with it, which transformers 5 changes in two cases."""
     from transformers import AutoTokenizer

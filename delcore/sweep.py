@@ -26,6 +26,7 @@ from delcore.prepare import check_options, check_same_run, identify, is_finished
 from delcore.train import finetune_to_end
 
 REFERENCE = "mle"
+TABLE = "table.json"
 MEASURES = ("cross_entropy", "digit_entropy_nats", "digit_accuracy", "digit_mass")
 """Columns of heldout.jsonl that a table compares."""
 
@@ -169,13 +170,33 @@ def tabulate(finals: Mapping[str, Mapping[int, Mapping[str, float]]]) -> list[Ro
 def write_tables(out: Path, rows: Sequence[Row]) -> None:
     """The rows as JSON, CSV and Markdown."""
     flat = [_flatten(row) for row in rows]
-    write_json(out / "table.json", [dataclasses.asdict(row) for row in rows])
+    write_json(out / TABLE, [dataclasses.asdict(row) for row in rows])
     write_whole(out / "table.md", format_rows(rows) + "\n")
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(flat[0]) if flat else [])
     writer.writeheader()
     writer.writerows(flat)
     write_whole(out / "table.csv", text.getvalue())
+
+
+def read_table(out: Path) -> list[Row]:
+    """The rows of a sweep that `write_tables` has written.
+
+    Raises:
+        InputError: there is no table, or a damaged one.
+    """
+    try:
+        found = json.loads((out / TABLE).read_text(encoding="utf-8"))
+        return [_read_row(row) for row in found]
+    except FileNotFoundError:
+        raise InputError(f"{out} holds no {TABLE}. Name the --out of a `delcore sweep`.") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{out / TABLE} cannot be read ({type(error).__name__}). Run the sweep again.") from None
+
+
+def _read_row(row: Mapping[str, Any]) -> Row:
+    difference = row["difference"]
+    return Row(row["loss"], row["measure"], Interval(**row["value"]), Interval(**difference) if difference else None)
 
 
 def _flatten(row: Row) -> dict[str, Any]:

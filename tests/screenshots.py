@@ -32,11 +32,12 @@ class Server:
 
     url: str
     log: Path
+    pid: int
 
 
 @contextlib.contextmanager
-def serve(app: Path = APP) -> Iterator[Server]:
-    """Start the dashboard on a free port, and stop it at the end."""
+def serve(app: Path = APP, *, workshop: bool = False) -> Iterator[Server]:
+    """Start the dashboard on a free port, and stop it at the end; a workshop's as its command does."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -44,12 +45,15 @@ def serve(app: Path = APP) -> Iterator[Server]:
         log = Path(folder) / "server.log"
         command = [sys.executable, "-m", "streamlit", "run", str(app), "--server.headless=true"]
         command += ["--server.address=127.0.0.1", f"--server.port={port}", "--server.fileWatcherType=none"]
+        if workshop:
+            command = [sys.executable, "-m", "delcore", "dashboard", "--workshop"]
+            command += ["--host", "127.0.0.1", "--port", str(port)]
         environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
         with log.open("w") as out:
             process = subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=subprocess.STDOUT)
             try:
                 _wait_until_healthy(f"http://127.0.0.1:{port}", process, log)
-                yield Server(f"http://127.0.0.1:{port}", log)
+                yield Server(f"http://127.0.0.1:{port}", log, process.pid)
             finally:
                 process.terminate()
                 process.wait(timeout=20)

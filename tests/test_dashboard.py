@@ -289,7 +289,7 @@ def test_failing_model_is_no_traceback(fake_models, monkeypatch):
 @pytest.fixture
 def lab():
     app = open_app()
-    app.switch_page("pages/loss_lab.py").run()
+    app.switch_page("views/loss_lab.py").run()
     assert_healthy(app)
     return app
 

@@ -14,12 +14,12 @@ ROOT = Path(delcore.__file__).parent
 # Each module may import from its own level's left neighbours only, and losses never import each other.
 LEVELS = [
     {"errors", "versions", "_panels"},
-    {"digits", "arithmetic", "checkpoints", "programs", "answers", "intervals"},
+    {"digits", "arithmetic", "checkpoints", "programs", "answers", "intervals", "workshop"},
     {"losses", "data", "digit_tokens", "templates", "_hub"},
     {"equilibria", "bench", "trainers", "sources", "loss_model", "readout", "pretrained"},
     {"_gguf"},
     {"config", "models"},
-    {"runs", "recipes", "adapt", "stopping"},
+    {"runs", "run_logs", "recipes", "adapt", "stopping"},
     {"memory"},
     {"prepare"},
     {"saving"},

@@ -78,9 +78,9 @@ def test_wheel_carries_the_dashboard_and_the_embedded_family(names):
     assert "delcore/embedded/card.json" in names
     assert "delcore/reports/report.css" in names
     assert "delcore/_dashboard/streamlit_app.py" in names
-    pages = [path.name for path in (ROOT / "dashboard" / "pages").glob("*.py")]
+    pages = [path.name for path in (ROOT / "dashboard" / "views").glob("*.py")]
     assert pages
-    assert {f"delcore/_dashboard/pages/{page}" for page in pages} <= set(names)
+    assert {f"delcore/_dashboard/views/{page}" for page in pages} <= set(names)
 
 
 def test_wheel_carries_the_dashboards_settings(names):

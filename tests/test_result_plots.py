@@ -245,11 +245,13 @@ def test_sweep_shows_every_measure_and_difference_of_its_table():
     assert list(AXES) == list(MEASURES)
     assert len(figure.data) == 3 * len(MEASURES)  # two values and a difference for each
     for number, measure in enumerate(MEASURES):
-        assert figure.layout[f"xaxis{2 * number + 1 if number else ''}"].title.text == AXES[measure]
+        assert figure.layout[f"xaxis{number + 1 if number else ''}"].title.text == AXES[measure]
     shown = {(trace.y[0], trace.xaxis): trace for trace in figure.data}
     own = {(row.loss, row.measure): row for row in rows}
     assert shown["DEL", "x"].x[0] == own["del", "cross_entropy"].value.mean
-    assert shown["DEL", "x2"].x[0] == pytest.approx(0.01)
+    assert shown["DEL", "x5"].x[0] == pytest.approx(0.01), "beneath its measure"
+    narrow = {(trace.y[0], trace.xaxis): trace for trace in plot_sweep(rows, columns=1).data}
+    assert narrow["DEL", "x2"].x[0] == pytest.approx(0.01)
     interval = own["mle", "cross_entropy"].value
     assert shown["MLE", "x"].error_x.array[0] == pytest.approx(interval.high - interval.mean)
 

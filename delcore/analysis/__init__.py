@@ -10,8 +10,11 @@ if TYPE_CHECKING:
     from delcore.analysis.calibration import measure_calibration
     from delcore.analysis.criteria import fit_criteria
     from delcore.analysis.digit_measures import MEASURES, measure_confusion, measure_digits_by, measure_offsets
+    from delcore.analysis.directions import directions_of, read_similarity
     from delcore.analysis.embeddings import CONTEXTS, generated_contexts, load_table, read_states
     from delcore.analysis.gaps import EntropyGap, judge_gap, measure_gap_by, measure_law_gap
+    from delcore.analysis.loss_paths import LevelScan, LossPath, follow_loss, scan_level
+    from delcore.analysis.numbers import NumberReading, NumberToken, read_numbers
     from delcore.analysis.outcomes import (
         Calibration,
         CriterionFits,
@@ -34,7 +37,8 @@ if TYPE_CHECKING:
         tabulate_record,
     )
     from delcore.analysis.results import Axis, Measured, Provenance
-    from delcore.analysis.scans import equilibrium_gaps, scan_equilibria, temper_law
+    from delcore.analysis.scans import equilibrium_gaps, scan_equilibria
+    from delcore.analysis.sharpness import Sharpness, measure_sharpness, sample_digits, temper_law
     from delcore.analysis.similarity import measure_similarity
     from delcore.analysis.single_loss import LossAt, measure_loss_at
     from delcore.analysis.strength import Strength, match_alphas, measure_strength
@@ -50,17 +54,24 @@ _HOMES = {
     "EntropyGap": "gaps",
     "EquilibriumScan": "outcomes",
     "KnownLaw": "records",
+    "LevelScan": "loss_paths",
     "LossAt": "single_loss",
+    "LossPath": "loss_paths",
     "MEASURES": "digit_measures",
     "Measured": "results",
+    "NumberReading": "numbers",
+    "NumberToken": "numbers",
     "PcaMap": "outcomes",
     "PlaceWeights": "outcomes",
     "Provenance": "results",
+    "Sharpness": "sharpness",
     "Strength": "strength",
     "TsneMap": "outcomes",
+    "directions_of": "directions",
     "entropy_nats": "records",
     "equilibrium_gaps": "scans",
     "fit_criteria": "criteria",
+    "follow_loss": "loss_paths",
     "generated_contexts": "embeddings",
     "judge_gap": "gaps",
     "known_law": "records",
@@ -75,16 +86,21 @@ _HOMES = {
     "measure_loss_at": "single_loss",
     "measure_offsets": "digit_measures",
     "measure_place_weights": "places",
+    "measure_sharpness": "sharpness",
     "measure_similarity": "similarity",
     "measure_strength": "strength",
     "predict_digits": "predictions",
     "project_pca": "projection",
     "project_tsne": "projection",
+    "read_numbers": "numbers",
+    "read_similarity": "directions",
     "read_states": "embeddings",
+    "sample_digits": "sharpness",
     "scan_equilibria": "scans",
+    "scan_level": "loss_paths",
     "tabulate_position": "records",
     "tabulate_record": "records",
-    "temper_law": "scans",
+    "temper_law": "sharpness",
 }
 
 __all__ = [
@@ -98,17 +114,24 @@ __all__ = [
     "EntropyGap",
     "EquilibriumScan",
     "KnownLaw",
+    "LevelScan",
     "LossAt",
+    "LossPath",
     "MEASURES",
     "Measured",
+    "NumberReading",
+    "NumberToken",
     "PcaMap",
     "PlaceWeights",
     "Provenance",
+    "Sharpness",
     "Strength",
     "TsneMap",
+    "directions_of",
     "entropy_nats",
     "equilibrium_gaps",
     "fit_criteria",
+    "follow_loss",
     "generated_contexts",
     "judge_gap",
     "known_law",
@@ -123,13 +146,18 @@ __all__ = [
     "measure_loss_at",
     "measure_offsets",
     "measure_place_weights",
+    "measure_sharpness",
     "measure_similarity",
     "measure_strength",
     "predict_digits",
     "project_pca",
     "project_tsne",
+    "read_numbers",
+    "read_similarity",
     "read_states",
+    "sample_digits",
     "scan_equilibria",
+    "scan_level",
     "tabulate_position",
     "tabulate_record",
     "temper_law",

@@ -156,6 +156,7 @@ class DigitEmbeddings:
         tied: whether the model's input and output embeddings are the same weights.
         contexts: how many texts each contextual state is a mean over; 0 else.
         provenance: of model and contexts.
+        unit: of the vectors.
     """
 
     vectors: NDArray[np.float64]
@@ -165,6 +166,7 @@ class DigitEmbeddings:
     tied: bool
     contexts: int
     provenance: Provenance
+    unit: str = "embedding units"
 
     @property
     def title(self) -> str:

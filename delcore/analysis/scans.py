@@ -54,21 +54,6 @@ def scan_equilibria(
     return EquilibriumScan(*grid, np.array(law_entropy), entropy, kl, attained, probabilities, Provenance())
 
 
-def temper_law(law: Sequence[float], temperature: float) -> tuple[float, ...]:
-    """A family around one law: p^(1/T), normalised. T below 1 sharpens, above 1 flattens.
-
-    Raises:
-        InputError: no distribution, or a temperature that is not above 0.
-
-    >>> [round(p, 3) for p in temper_law((0.2, 0.8, *(0.0,) * 8), 0.5)[:2]]
-    [0.059, 0.941]
-    """
-    if not 0 < temperature < float("inf"):
-        raise InputError(f"`temperature` must be above 0; got {temperature!r}.")
-    logs = check_law(law).log() / temperature
-    return tuple(logs.softmax(0).tolist())
-
-
 def equilibrium_gaps(
     name: str, *, alpha: float | None = None, embedding: Tensor | None = None, **options: Any
 ) -> dict[str, float] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from delcore.equilibria import ExpectedLoss, check_law
 from delcore.errors import InputError
@@ -61,20 +62,30 @@ def measure_loss_at(
     Raises:
         InputError: an unknown loss or option, probabilities that are none, or a value out of range.
     """
-    predicted = check_law(probabilities)
-    if not 0 < digit_mass < 1:
-        raise InputError(f"`digit_mass` must lie between 0 and 1, both left out; got {digit_mass!r}.")
     if not math.isfinite(level):
         raise InputError(f"`level` must be a finite number; got {level!r}.")
-    expected = ExpectedLoss.of(name, _label_weights(true_digit), alpha=alpha, u=u, **options)
-    digits = predicted.clamp(min=1e-12).log() + math.log(digit_mass)
-    logits = (torch.cat([digits, digits.new_tensor([math.log1p(-digit_mass)])]) + level).unsqueeze(0)
+    expected = ExpectedLoss.of(name, label_weights(true_digit), alpha=alpha, u=u, **options)
+    logits = (logits_of(probabilities, digit_mass) + level).unsqueeze(0)
     token, digit = (term.item() for term in expected.terms(logits))
     gradient = expected.gradient(logits)[0].tolist()
     return LossAt(name, token + digit, token, digit, tuple(gradient[:10]), gradient[10])
 
 
-def _label_weights(true_digit: int | Sequence[float]) -> Any:
+def logits_of(probabilities: Sequence[float], digit_mass: float) -> Tensor:
+    """[11] logits of ten digits and one other token with these probabilities; their log-sum is 0.
+
+    Raises:
+        InputError: probabilities that are none, or a digit mass that is not between 0 and 1.
+    """
+    predicted = check_law(probabilities)
+    if not 0 < digit_mass < 1:
+        raise InputError(f"`digit_mass` must lie between 0 and 1, both left out; got {digit_mass!r}.")
+    digits = predicted.clamp(min=1e-12).log() + math.log(digit_mass)
+    return torch.cat([digits, digits.new_tensor([math.log1p(-digit_mass)])])
+
+
+def label_weights(true_digit: int | Sequence[float]) -> Tensor:
+    """[10] probabilities of the label: all on one digit, or as given."""
     if not isinstance(true_digit, int):
         return check_law(true_digit)
     if not 0 <= true_digit <= 9:

@@ -1,11 +1,18 @@
 """`delcore dashboard`."""
 
 import argparse
+import importlib
+import logging
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
 from delcore.errors import InputError
+from delcore.workshop import start_workshop
+
+WORKSHOP_FLAGS = {"server.maxMessageSize": 20, "server.maxUploadSize": 1, "client.toolbarMode": "viewer"}
+"""What keeps a single visitor small: megabytes of one message, and of an upload, of which no page has any."""
 
 
 def add_dashboard(commands: Any) -> None:
@@ -14,6 +21,11 @@ def add_dashboard(commands: Any) -> None:
     parser.add_argument("--host", default="localhost", help="address to serve on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8501, help="port to serve on (default: %(default)s)")
     parser.add_argument("--headless", action="store_true", help="serve only, open no browser")
+    parser.add_argument(
+        "--workshop",
+        action="store_true",
+        help="for many visitors: read-only, the embedded models only, no folders and no hub; opens no browser",
+    )
     parser.set_defaults(run=_run_dashboard)
 
 
@@ -28,20 +40,39 @@ def dashboard_app() -> Path:
 
 def _run_dashboard(arguments: argparse.Namespace) -> None:
     check_port(arguments.host, arguments.port)
+    app = dashboard_app()
+    if arguments.workshop:
+        start_workshop()
+        _load_ahead(app)
     from streamlit.web import cli as streamlit_cli
 
     flags = {
         "server.address": arguments.host,
         "server.port": arguments.port,
-        "server.headless": str(arguments.headless).lower(),
+        "server.headless": str(arguments.headless or arguments.workshop).lower(),
         "server.showEmailPrompt": "false",
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": "false",
         "client.showErrorDetails": "none",
         "runner.magicEnabled": "false",
     }
-    command = ["run", str(dashboard_app()), *(f"--{name}={value}" for name, value in flags.items())]
+    flags |= WORKSHOP_FLAGS if arguments.workshop else {}
+    command = ["run", str(app), *(f"--{name}={value}" for name, value in flags.items())]
     streamlit_cli.main(command, prog_name="streamlit", standalone_mode=False)
+
+
+def _load_ahead(app: Path) -> None:
+    """Load the models into the cache that the pages will find, so that no visitor has to wait for them.
+
+    Streamlit puts the app's folder on the path too, so the pages import this very module.
+    """
+    sys.path.insert(0, str(app.parent))
+    sys.stderr.write("Loading the embedded models …\n")
+    logging.disable(logging.WARNING)  # Streamlit remarks on every cached function that no server runs yet
+    try:
+        importlib.import_module("cache").load_ahead()
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def check_port(host: str, port: int) -> None:

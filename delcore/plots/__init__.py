@@ -14,18 +14,23 @@ from delcore.plots.distributions import (
     plot_overlay,
     plot_small_multiples,
 )
+from delcore.plots.frames import untitled
 from delcore.plots.geometry import plot_layers, plot_pca, plot_similarity, plot_tsne
+from delcore.plots.lab import plot_levels, plot_loss_steps
+from delcore.plots.logs import plot_logs
 from delcore.plots.looks import COLOURS, TITLES, figure_html, show_static, title_of, write_page
 from delcore.plots.measures import plot_calibration, plot_confusion, plot_intervals, plot_measured
 from delcore.plots.places import place_title, plot_place_accuracy
+from delcore.plots.studies import measure_title, plot_variants
 from delcore.plots.sweeps import plot_sweep
-from delcore.plots.theory import plot_criteria, plot_equilibria, plot_place_weights
+from delcore.plots.theory import plot_criteria, plot_equilibria, plot_number_weights, plot_place_weights
 
 __all__ = [
     "COLOURS",
     "TITLES",
     "escape_text",
     "figure_html",
+    "measure_title",
     "place_title",
     "plot_calibration",
     "plot_confusion",
@@ -35,8 +40,12 @@ __all__ = [
     "plot_gradients",
     "plot_intervals",
     "plot_layers",
+    "plot_levels",
+    "plot_logs",
+    "plot_loss_steps",
     "plot_measured",
     "plot_metrics",
+    "plot_number_weights",
     "plot_overlay",
     "plot_pca",
     "plot_place_accuracy",
@@ -45,7 +54,9 @@ __all__ = [
     "plot_small_multiples",
     "plot_sweep",
     "plot_tsne",
+    "plot_variants",
     "show_static",
     "title_of",
+    "untitled",
     "write_page",
 ]

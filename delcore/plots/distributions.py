@@ -1,6 +1,7 @@
 """Figures of ten digit probabilities, of gradients, and of a run's log."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import plotly.graph_objects as go
@@ -17,13 +18,17 @@ from delcore._panels import (
     round_up,
 )
 from delcore.analysis import entropy_nats
-from delcore.plots.looks import title_of
+from delcore.plots.looks import TITLES, title_of
+
+_MARKERS = ("x", "hexagon", "bowtie", "pentagon")
+"""Second cue of models that are no loss of ours, in turn."""
 
 
 def plot_small_multiples(
     distributions: Mapping[str, Sequence[float]],
     *,
     ghost: Sequence[float] | None = None,
+    ghost_name: str = "base",
     truth: Sequence[float] | None = None,
     notes: Mapping[str, str] | None = None,
     columns: int = 4,
@@ -34,7 +39,8 @@ def plot_small_multiples(
 
     Args:
         distributions: name to p̂ of the digits 0 … 9.
-        ghost: the base model's probabilities, drawn in grey behind every panel.
+        ghost: probabilities drawn in grey behind every panel.
+        ghost_name: whose they are.
         truth: the known law, drawn as a level line over each digit.
         notes: a second title line per panel, such as its entropy.
         columns: panels side by side.
@@ -43,37 +49,45 @@ def plot_small_multiples(
     data = []
     for i, (name, values) in enumerate(distributions.items()):
         if ghost is not None:
-            data.append(bars(values=ghost, panel=i, colour=GHOST_COLOUR, name="base model", width=0.92, legend=i == 0))
+            behind = bars(
+                values=ghost, panel=i, colour=GHOST_COLOUR, name=_ghost_title(ghost_name), width=0.92, legend=i == 0
+            )
+            data.append(behind)
         data.append(bars(values=values, panel=i, colour=look_of(name).colour, name=title_of(name), width=0.56))
         data += [level_lines(truth, panel=i, legend=i == 0)] if truth is not None else []
     layout = grid.layout(_headings(distributions, notes), (0.0, _top(distributions, ghost, truth)), "probability")
-    _summarise(data, layout, grid, distributions, ghost, truth)
-    return _figure(data, layout)
+    _summarise(data, layout, grid, distributions, ghost, truth, ghost_name)
+    return panel_figure(data, layout)
 
 
 def plot_overlay(distributions: Mapping[str, Sequence[float]], *, truth: Sequence[float] | None = None) -> go.Figure:
     """The digit probabilities of all models in one panel; each has its colour, dash and marker."""
     data = [marked_line(name, values) for name, values in distributions.items()]
+    others = [trace for trace, name in zip(data, distributions, strict=True) if name not in TITLES]
+    for trace, marker in zip(others, cycle(_MARKERS), strict=False):
+        trace["marker"]["symbol"] = marker
     data += [level_lines(truth, panel=0, legend=True)] if truth is not None else []
     layout = Grid(1, 1, panel_height=380).layout([""], (0.0, _top(distributions, None, truth)), "probability")
     layout["margin"] |= {"t": 12, "autoexpand": True}
     layout["legend"] = {"orientation": "h", "x": 0, "y": -0.16, "yanchor": "top", "xanchor": "left"}
-    return _figure(data, layout)
+    return panel_figure(data, layout)
 
 
 def plot_differences(
     distributions: Mapping[str, Sequence[float]],
     base: Sequence[float],
     *,
+    base_name: str = "base",
     truth: Sequence[float] | None = None,
     notes: Mapping[str, str] | None = None,
     columns: int = 4,
 ) -> go.Figure:
-    """p̂ − p̂_base of each model, in probability, as small multiples on the same axes around 0.
+    """p̂ less that of a reference model, in probability, as small multiples on the same axes around 0.
 
     Args:
         distributions: name to p̂ of the digits 0 … 9.
         base: probabilities that are taken off.
+        base_name: whose they are.
         truth: the known law, for the entropies in a cell left over.
         notes: a second title line per panel.
         columns: panels side by side.
@@ -83,9 +97,9 @@ def plot_differences(
         for name, values in distributions.items()
     }
     grid = _grid(distributions, columns, legend_height=4)
-    data, layout = _signed_panels(changes, notes, grid, "probability − base", hatched=None)
-    _summarise(data, layout, grid, distributions, base, truth)
-    return _figure(data, layout)
+    data, layout = _signed_panels(changes, notes, grid, f"probability − {title_of(base_name)}", hatched=None)
+    _summarise(data, layout, grid, distributions, base, truth, base_name)
+    return panel_figure(data, layout)
 
 
 def plot_gradients(
@@ -105,7 +119,7 @@ def plot_gradients(
     """
     grid = Grid(len(gradients), columns, legend_height=4)
     data, layout = _signed_panels(gradients, notes, grid, "∂L/∂a (nats per logit)", hatched=true_digit)
-    return _figure(data, layout)
+    return panel_figure(data, layout)
 
 
 def plot_metrics(logs: Mapping[str, Sequence[Mapping[str, float]]], field: str, y_title: str) -> go.Figure:
@@ -134,6 +148,10 @@ def plot_metrics(logs: Mapping[str, Sequence[Mapping[str, float]]], field: str, 
 # ---------------------------------------------------------------- parts
 
 
+def _ghost_title(name: str) -> str:
+    return "base model" if name == "base" else title_of(name)
+
+
 def _grid(distributions: Mapping[str, Sequence[float]], columns: int, legend_height: int) -> Grid:
     """Panels for all, with the last row filled if it has a free cell for the entropies."""
     count = len(distributions)
@@ -156,14 +174,15 @@ def _summarise(
     distributions: Mapping[str, Sequence[float]],
     base: Sequence[float] | None,
     truth: Sequence[float] | None,
+    base_name: str = "base",
 ) -> None:
     if grid.count == len(distributions):
         return
-    everyone = ({"base": base} if base is not None else {}) | dict(distributions)
+    everyone = ({base_name: base} if base is not None else {}) | dict(distributions)
     entropies = {name: entropy_nats(values) for name, values in everyone.items()}
     reference = ("true law", entropy_nats(truth)) if truth is not None else None
     if reference is None and base is not None:
-        reference = ("base", entropies["base"])
+        reference = (title_of(base_name).lower(), entropy_nats(base))
     add_entropies(data, layout, grid, len(distributions), entropies, reference)
 
 
@@ -182,7 +201,8 @@ def _signed_panels(
     return data, grid.layout(_headings(values, notes), (-reach, reach), y_title)
 
 
-def _figure(data: list[dict[str, Any]], layout: dict[str, Any]) -> go.Figure:
+def panel_figure(data: list[dict[str, Any]], layout: dict[str, Any], frames: Sequence[Any] = ()) -> go.Figure:
+    """Plain traces and a layout as a figure without background or dragging."""
     common = {
         "barmode": "overlay",
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -190,4 +210,4 @@ def _figure(data: list[dict[str, Any]], layout: dict[str, Any]) -> go.Figure:
         "hovermode": "closest",
         "dragmode": False,
     }
-    return go.Figure({"data": data, "layout": common | layout})
+    return go.Figure({"data": data, "layout": common | layout, "frames": list(frames)})

@@ -12,6 +12,8 @@ from delcore._panels import GRID_COLOUR, LOOKS, ZERO_COLOUR, escape_text, look_o
 SEQUENTIAL = "Cividis"
 LONGEST = 400
 WRAP = 110
+UNTITLED_TOP = 12
+"""Pixels above the panel of a figure without a title."""
 
 
 def framed(height: int, title: str, caveats: Sequence[str] = (), **layout: Any) -> go.Figure:
@@ -39,6 +41,18 @@ def framed(height: int, title: str, caveats: Sequence[str] = (), **layout: Any) 
     figure.update_xaxes(gridcolor=GRID_COLOUR, zeroline=False)
     figure.update_yaxes(gridcolor=GRID_COLOUR, zeroline=False)
     return figure
+
+
+def untitled(figure: go.Figure, height: int | None = None) -> go.Figure:
+    """The figure without title and caveats, for a page that tells them as text of its own, which wraps when narrow.
+
+    Args:
+        figure: any that `framed` began; changed in place.
+        height: in pixels; None for what it had less the title's.
+    """
+    top = UNTITLED_TOP + (24 if figure.layout.annotations else 0)  # the titles of panels are annotations
+    figure.update_layout(height=height or figure.layout.height - figure.layout.margin.t + top)
+    return figure.update_layout(title=None, margin_t=top)
 
 
 def points(

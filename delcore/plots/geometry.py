@@ -17,26 +17,33 @@ DIGITS = list(range(10))
 _SYMBOLS = {"number": ("#1f66d1", "solid", "circle"), "symbol": ("#e68a00", "dash", "square")}
 
 
-def plot_similarity(result: DigitSimilarity) -> go.Figure:
-    """The 10×10 similarity as a heat map, with the rank correlation beneath the title."""
+def plot_similarity(result: DigitSimilarity, *, scale: bool = True) -> go.Figure:
+    """The 10×10 similarity as a heat map, with the rank correlation beneath the title.
+
+    Args:
+        result: of ten vectors.
+        scale: draw the colour scale; each cell has its number all the same.
+    """
     note = (
         f"Rank correlation with −|i − j|: {result.spearman:.2f}, one-sided p = {result.p_value:.2g} "
         f"({result.permutations:,} relabellings); nearest digit differs by 1 for {result.neighbour_share:.0%} of ten."
     )
     figure = framed(460, _title(result.embeddings), (note,))
     off_diagonal = result.matrix[~np.eye(10, dtype=bool)]
-    unit = "cosine similarity" if result.metric == "cosine" else "− distance (embedding units)"
+    decimals = 3 if result.metric == "cosine" and off_diagonal.min() > 0.9 else 2
+    unit = "cosine similarity" if result.metric == "cosine" else f"− distance ({result.embeddings.unit})"
     figure.add_heatmap(
         z=result.matrix.tolist(),
         x=DIGITS,
         y=DIGITS,
-        text=[[f"{value:.2f}" for value in row] for row in result.matrix],
+        text=[[f"{value:.{decimals}f}" for value in row] for row in result.matrix],
         texttemplate="%{text}",
         hovertemplate="%{y} and %{x}: %{z:.4f}<extra></extra>",
         colorscale=SEQUENTIAL,
         zmin=float(off_diagonal.min()),
         zmax=float(off_diagonal.max()),
         colorbar={"title": {"text": unit}},
+        showscale=scale,
     )
     figure.update_xaxes(title_text="digit; n = 45 pairs", dtick=1, showgrid=False)
     figure.update_yaxes(title_text="digit", dtick=1, autorange="reversed", showgrid=False)
@@ -49,7 +56,7 @@ def plot_pca(result: PcaMap) -> go.Figure:
     figure.add_trace(_digit_points(result.coordinates))
     first, second = result.explained
     figure.update_layout(showlegend=False)
-    figure.update_xaxes(title_text=f"component 1 (embedding units; {first:.0%} of the variance); n = 10 digits")
+    figure.update_xaxes(title_text=f"component 1 ({first:.0%} of variance)<br>{result.embeddings.unit}; n = 10 digits")
     figure.update_yaxes(title_text=f"component 2 ({second:.0%})")
     return figure
 
@@ -120,8 +127,9 @@ def _digit_points(coordinates: np.ndarray) -> dict[str, Any]:
         "x": coordinates[:, 0].tolist(),
         "y": coordinates[:, 1].tolist(),
         "text": [str(digit) for digit in DIGITS],
-        "textposition": "top center",
-        "marker": {"size": 11, "color": sample_colorscale(SEQUENTIAL, [digit / 9 for digit in DIGITS])},
+        "textposition": "middle center",
+        "textfont": {"color": ["#ffffff" if digit < 6 else "#111111" for digit in DIGITS], "size": 12},
+        "marker": {"size": 20, "color": sample_colorscale(SEQUENTIAL, [digit / 9 for digit in DIGITS])},
         "hovertemplate": "digit %{text}<extra></extra>",
         "cliponaxis": False,
         "showlegend": False,

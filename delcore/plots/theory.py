@@ -1,5 +1,7 @@
 """Figures that need no model: equilibria over a grid, place weights at the point, criterion × distance."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -7,6 +9,9 @@ from delcore._panels import escape_text, look_of
 from delcore.analysis import CriterionFits, EquilibriumScan, PlaceWeights
 from delcore.errors import InputError
 from delcore.plots.frames import SEQUENTIAL, category, framed, points, zero_line
+
+if TYPE_CHECKING:  # it loads torch, which a figure must not wait for
+    from delcore.analysis import NumberReading
 
 AXES = ("laws", "alphas", "us")
 _RULE_LOOKS = {
@@ -85,6 +90,30 @@ def plot_place_weights(result: PlaceWeights) -> go.Figure:
     ticks = {"tickvals": list(range(len(result.text))), "ticktext": list(result.text)}
     figure.update_xaxes(title_text="digit, in writing order", **ticks)
     figure.update_yaxes(title_text="place weight u (no unit)", rangemode="tozero")
+    return figure
+
+
+def plot_number_weights(reading: "NumberReading") -> go.Figure:
+    """The weight of every digit of a text under each rule; tokens that are no digit leave a gap."""
+    rules = list(next((token.weights for token in reading.tokens if token.digit is not None), {}))
+    figure = framed(300, "", showlegend=True)
+    for rule in rules:
+        colour, dash, marker = _RULE_LOOKS.get(rule, ("#2f8f83", "longdashdot", "x"))
+        figure.add_scatter(
+            x=[token.index for token in reading.tokens],
+            y=[token.weights.get(rule) for token in reading.tokens],
+            mode="lines+markers",
+            name=escape_text(rule),
+            connectgaps=False,
+            line={"color": colour, "dash": dash, "width": 1.5},
+            marker={"symbol": marker, "size": 8, "color": colour},
+            hovertemplate="%{fullData.name}: %{y:.4f}<extra></extra>",
+        )
+    ticks = [escape_text(token.text, 8) for token in reading.tokens]
+    figure.update_xaxes(title_text=f"token, in reading order; n = {reading.covered} digits", tickangle=0)
+    figure.update_xaxes(tickvals=list(range(len(ticks))), ticktext=ticks, showgrid=False)
+    figure.update_yaxes(title_text="place weight u (no unit)", rangemode="tozero")
+    figure.update_layout(margin_t=8)
     return figure
 
 

@@ -1,0 +1,60 @@
+"""Training runs: every logged term along the steps, and the table of a sweep."""
+
+from typing import Any
+
+import cache
+import parts
+import streamlit as st
+
+from delcore import plots
+from delcore.errors import InputError
+from delcore.run_logs import terms_of
+from delcore.workshop import is_workshop
+
+COLUMNS = {
+    "name": ("run", None, "its folder"),
+    "loss": ("loss", None, "key of the loss"),
+    "seed": ("seed", "%d", "of samples and their order"),
+    "state": ("state", None, "from its files alone a run that is under way looks like one that was killed"),
+    "step": ("last step", "%d", "that has been logged"),
+    "cross_entropy": ("cross-entropy", "%.4f", "nats per token, of the last line"),
+    "digit_accuracy": ("digit accuracy", "%.3f", "share, of the last line"),
+}
+
+
+def show_training() -> None:
+    """The user's folder, or the stored runs of the SmolLM2 study."""
+    folder = "" if is_workshop() else parts.ask_folder("Folder of a run or a sweep; empty for the stored runs", "runs")
+    try:
+        logs, table = cache.read_logs(folder) if folder else (cache.stored_logs(), None)
+        if not folder:
+            st.caption("Stored runs: SmolLM2-135M with LoRA on GSM8K under four losses, one seed.")
+        show_logs(logs, table)
+    except (InputError, OSError) as error:
+        parts.show_problem("These runs cannot be shown.", error)
+
+
+def show_logs(logs: list[Any], table: list[Any] | None) -> None:
+    """All terms, the sweep's means, and a table of the runs."""
+    parts.show_panels(
+        lambda columns: plots.plot_logs(logs, terms_of(logs), columns=columns),
+        "terms",
+        f"Every logged term of {len(logs)} runs along the optimiser steps",
+        columns=(3, 1),
+    )
+    if table:
+        st.markdown("**Sweep**: means over seeds on held-out samples, and paired differences to MLE")
+        parts.show_panels(
+            lambda columns: plots.untitled(plots.plot_sweep(table, columns=columns)),
+            "sweep",
+            "Means over seeds with 95 % intervals, and differences to MLE",
+            columns=(4, 1),
+        )
+        st.caption("95 % t-intervals over seeds; none where there is one seed.")
+    parts.show_table([_row(log) for log in logs], COLUMNS, "State and last values of each run")
+
+
+def _row(log: Any) -> dict[str, Any]:
+    last = log.lines[-1] if log.lines else {}
+    facts = {"name": log.name, "loss": log.loss, "seed": log.seed, "state": log.state, "step": log.last_step}
+    return facts | {key: last.get(key) for key in ("cross_entropy", "digit_accuracy")}

@@ -1,0 +1,153 @@
+"""How a workshop's server bears many visitors.
+
+python -m tests.measure_workshop [--clients 20] [--prompts 10] [--memory 500] [--browsers 4]
+
+Prints JSON: seconds per prompt of clients that ask all at once over real websocket sessions, without pauses, and
+whether each got the numbers that its own prompt gives alone; the server's memory after 50 and after `--memory` prompts;
+real browsers at once.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from delcore.models import EMBEDDED_NAMES, load_model
+from delcore.probe import probe
+from tests.screenshots import CHROMIUM, Server, browser, serve, wait_for_picture, wait_until_idle
+from tests.sessions_for_tests import Session
+
+CLOSE = 1e-4
+"""Nats between an entropy from the server and the same prompt asked alone."""
+
+
+def prompts_of(client: int, count: int) -> list[str]:
+    """Prompts that no other client has."""
+    return [f"{100 + client} + {100 + number} = " for number in range(count)]
+
+
+def ask(session: Session, prompt: str) -> tuple[float, list[float]]:
+    """Seconds to the last element, and the entropies of the eight models on the page."""
+    seconds = session.run({"Prompt": prompt}, "Show digits")
+    assert not session.exceptions, session.exceptions
+    tables = [table for table in session.tables() if {"model", "entropy_nats"} <= set(table)]
+    found = tables[0].set_index("model")["entropy_nats"]
+    return seconds, [float(found[name]) for name in EMBEDDED_NAMES]
+
+
+def ask_all(url: str, prompts: Sequence[str], start: threading.Barrier) -> list[tuple[str, float, list[float]]]:
+    with Session(url) as session:
+        session.run()
+        start.wait()
+        return [(prompt, *ask(session, prompt)) for prompt in prompts]
+
+
+def measure_clients(server: Server, clients: int, count: int) -> dict[str, Any]:
+    start = threading.Barrier(clients)
+    with ThreadPoolExecutor(clients) as pool:
+        asked = [pool.submit(ask_all, server.url, prompts_of(i, count), start) for i in range(clients)]
+        found = [answer for one in asked for answer in one.result()]
+    seconds = sorted(took for _, took, _ in found)
+    return {
+        "answers": len(found),
+        "mixed answers": count_mixed([(prompt, entropies) for prompt, _, entropies in found]),
+        "median (s)": round(statistics.median(seconds), 2),
+        "95 % (s)": round(seconds[int(0.95 * len(seconds))], 2),
+        "longest (s)": round(seconds[-1], 2),
+    }
+
+
+def count_mixed(found: Sequence[tuple[str, Sequence[float]]]) -> int:
+    """Answers that are not what the prompt gives when it is asked alone, in this process."""
+    models = {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
+    mixed = 0
+    for prompt, entropies in found:
+        alone = probe(prompt, models)["positions"][-1]["models"]
+        mixed += any(
+            abs(alone[name]["entropy_nats"] - one) > CLOSE for name, one in zip(EMBEDDED_NAMES, entropies, strict=True)
+        )
+    return mixed
+
+
+# ---------------------------------------------------------------- memory
+
+
+def measure_memory(server: Server, prompts: int) -> dict[str, Any]:
+    """Resident megabytes of the server after 50 prompts and after all of them, from one session."""
+    sizes = {}
+    with Session(server.url) as session:
+        session.run()
+        for number in range(1, prompts + 1):
+            ask(session, f"{number} * {number + 7} = ")
+            if number in (50, prompts):
+                sizes[number] = resident_megabytes(server.pid)
+    return {f"after {number} prompts (MB)": round(size, 1) for number, size in sizes.items()} | {
+        "growth": round(sizes[prompts] / sizes[50] - 1, 4)
+    }
+
+
+def resident_megabytes(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+# ---------------------------------------------------------------- browsers
+
+
+def visit(url: str, number: int, prompts: Sequence[str], start: threading.Barrier) -> list[str]:
+    """One browser with its own window; returns what went wrong."""
+    wrong: list[str] = []
+    with browser() as chromium:
+        page = chromium.new_page(viewport={"width": 1280, "height": 800})
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(url)
+        wait_for_picture(page)
+        start.wait()
+        for prompt in prompts:
+            page.get_by_role("textbox", name="Prompt").fill(prompt)
+            page.get_by_role("button", name="Show digits").click()
+            page.wait_for_timeout(300)
+            wait_until_idle(page)
+            shown = page.locator(".st-key-strip button").all_inner_texts()
+            if [text for text in shown if text.isdigit()] != [c for c in prompt if c.isdigit()]:
+                wrong.append(f"browser {number} asked {prompt!r} and was shown {shown}")
+    return wrong
+
+
+def measure_browsers(server: Server, browsers: int) -> dict[str, Any]:
+    start = threading.Barrier(browsers)
+    with ThreadPoolExecutor(browsers) as pool:
+        visits = [pool.submit(visit, server.url, i, prompts_of(500 + i, 5), start) for i in range(browsers)]
+        wrong = [problem for one in visits for problem in one.result()]
+    return {"browsers": browsers, "prompts each": 5, "wrong": wrong}
+
+
+def measure(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+    with serve(workshop=True) as server:
+        name = f"{arguments.clients} clients at once, {arguments.prompts} prompts each"
+        yield name, measure_clients(server, arguments.clients, arguments.prompts)
+        if arguments.browsers and CHROMIUM.exists():
+            yield "real browsers at once", measure_browsers(server, arguments.browsers)
+        yield "log", {"lines with a prompt": sum(" + 10" in line for line in server.log.read_text().splitlines())}
+    if arguments.memory:
+        with serve(workshop=True) as server:
+            yield "memory of the server", measure_memory(server, arguments.memory)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=20)
+    parser.add_argument("--prompts", type=int, default=10)
+    parser.add_argument("--browsers", type=int, default=4)
+    parser.add_argument("--memory", type=int, default=500, help="prompts of the memory measurement; 0 for none")
+    found = dict(measure(parser.parse_args()))
+    sys.stdout.write(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
