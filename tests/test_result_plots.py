@@ -21,6 +21,7 @@ from delcore.analysis import (
     measure_similarity,
     project_pca,
     project_tsne,
+    scan_pull,
 )
 from delcore.analysis.outcomes import SCAN_CAVEATS, TSNE_CAVEATS
 from delcore.errors import InputError
@@ -37,6 +38,7 @@ from delcore.plots import (
     plot_measured,
     plot_pca,
     plot_place_weights,
+    plot_pull,
     plot_similarity,
     plot_sweep,
     plot_tsne,
@@ -88,6 +90,7 @@ BUILD = {
     "confusion": lambda: plot_confusion(measure_confusion(P)),
     "equilibria": lambda: plot_equilibria(scan()),
     "laws": lambda: plot_equilibria(scan(), "laws"),
+    "pull": lambda: plot_pull(scan_pull(["mle", "emo"], [0.1, 0.5])),
     "places": lambda: plot_place_weights(measure_place_weights()),
     "criteria": lambda: plot_criteria(fits()),
     "similarity": lambda: plot_similarity(measure_similarity(embeddings(), permutations=9)),
@@ -127,7 +130,7 @@ def test_text_is_never_markup(name, figures):
         assert "<a" not in text and "<b>7" not in text and "$" not in text and "&amp;" not in text, text
 
 
-@pytest.mark.parametrize("name", sorted(set(BUILD) - {"gap", "equilibria", "laws", "places", "criteria"}))
+@pytest.mark.parametrize("name", sorted(set(BUILD) - {"gap", "equilibria", "laws", "places", "criteria", "pull"}))
 def test_measured_figures_say_how_many_observations_are_behind_them(name, figures):
     figure = figures[name]
     assert any("n = " in (axis.title.text or "") for axis in [*figure.select_xaxes(), *figure.select_yaxes()])
@@ -184,6 +187,13 @@ def test_equilibria_that_are_not_attained_are_hollow(figures):
     assert figure.layout.xaxis.type == "log" and figure.data[0].y == (-1, 0, 1)
     with pytest.raises(InputError, match="`along`"):
         plot_equilibria(scan(), "weeks")
+
+
+def test_pull_has_a_line_per_loss_over_a_logarithmic_axis(figures):
+    figure = figures["pull"]
+    assert [trace.name for trace in figure.data] == [TITLES["mle"], TITLES["emo"]]
+    assert figure.data[0].x == (0.1, 0.5) and figure.data[0].y == pytest.approx((1, 1))
+    assert figure.layout.xaxis.type == "log" and figure.layout.xaxis.ticktext == ("0.1", "0.5")
 
 
 def test_place_weights_leave_the_point_out_and_tell_the_jump(figures):

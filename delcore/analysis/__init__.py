@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from delcore.analysis.criteria import fit_criteria
     from delcore.analysis.digit_measures import MEASURES, measure_confusion, measure_digits_by, measure_offsets
     from delcore.analysis.directions import directions_of, read_similarity
+    from delcore.analysis.divergences import Divergences, HumpFit, compare_laws, fit_hump
     from delcore.analysis.embeddings import CONTEXTS, generated_contexts, load_table, read_states
     from delcore.analysis.gaps import EntropyGap, judge_gap, measure_gap_by, measure_law_gap
     from delcore.analysis.loss_paths import LevelScan, LossPath, follow_loss, scan_level
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from delcore.analysis.scans import equilibrium_gaps, scan_equilibria
     from delcore.analysis.sharpness import Sharpness, measure_sharpness, sample_digits, temper_law
     from delcore.analysis.similarity import measure_similarity
-    from delcore.analysis.single_loss import LossAt, measure_loss_at
+    from delcore.analysis.single_loss import LossAt, measure_loss_at, scan_pull
     from delcore.analysis.strength import Strength, match_alphas, measure_strength
 
 _HOMES = {
@@ -51,8 +52,10 @@ _HOMES = {
     "DigitEmbeddings": "outcomes",
     "DigitPredictions": "predictions",
     "DigitSimilarity": "outcomes",
+    "Divergences": "divergences",
     "EntropyGap": "gaps",
     "EquilibriumScan": "outcomes",
+    "HumpFit": "divergences",
     "KnownLaw": "records",
     "LevelScan": "loss_paths",
     "LossAt": "single_loss",
@@ -67,10 +70,12 @@ _HOMES = {
     "Sharpness": "sharpness",
     "Strength": "strength",
     "TsneMap": "outcomes",
+    "compare_laws": "divergences",
     "directions_of": "directions",
     "entropy_nats": "records",
     "equilibrium_gaps": "scans",
     "fit_criteria": "criteria",
+    "fit_hump": "divergences",
     "follow_loss": "loss_paths",
     "generated_contexts": "embeddings",
     "judge_gap": "gaps",
@@ -98,6 +103,7 @@ _HOMES = {
     "sample_digits": "sharpness",
     "scan_equilibria": "scans",
     "scan_level": "loss_paths",
+    "scan_pull": "single_loss",
     "tabulate_position": "records",
     "tabulate_record": "records",
     "temper_law": "sharpness",
@@ -111,8 +117,10 @@ __all__ = [
     "DigitEmbeddings",
     "DigitPredictions",
     "DigitSimilarity",
+    "Divergences",
     "EntropyGap",
     "EquilibriumScan",
+    "HumpFit",
     "KnownLaw",
     "LevelScan",
     "LossAt",
@@ -127,10 +135,12 @@ __all__ = [
     "Sharpness",
     "Strength",
     "TsneMap",
+    "compare_laws",
     "directions_of",
     "entropy_nats",
     "equilibrium_gaps",
     "fit_criteria",
+    "fit_hump",
     "follow_loss",
     "generated_contexts",
     "judge_gap",
@@ -158,6 +168,7 @@ __all__ = [
     "sample_digits",
     "scan_equilibria",
     "scan_level",
+    "scan_pull",
     "tabulate_position",
     "tabulate_record",
     "temper_law",

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from delcore.analysis.results import Axis, Measured, Provenance
 from delcore.equilibria import ExpectedLoss, check_law
 from delcore.errors import InputError
 
@@ -69,6 +71,35 @@ def measure_loss_at(
     token, digit = (term.item() for term in expected.terms(logits))
     gradient = expected.gradient(logits)[0].tolist()
     return LossAt(name, token + digit, token, digit, tuple(gradient[:10]), gradient[10])
+
+
+def scan_pull(losses: Sequence[str], probabilities: Sequence[float]) -> Measured:
+    """How hard each loss pulls the true digit up, as a share of cross-entropy's pull, by how likely it already is.
+
+    The pull is −∂L/∂a_c. The nine other digits share the rest evenly, and the digits have nearly all the mass.
+
+    Args:
+        losses: keys of `delcore.LOSSES`, at their default α.
+        probabilities: of the true digit, each above 0 and below 1.
+
+    Returns:
+        [loss, probability]; 1 is cross-entropy's own pull.
+
+    Raises:
+        InputError: an unknown loss, or a probability out of range.
+    """
+    if not all(0 < p < 1 for p in probabilities):
+        raise InputError(f"`probabilities` must lie between 0 and 1, both left out; got {list(probabilities)}.")
+    predictions = [(p, *[(1 - p) / 9] * 9) for p in probabilities]
+    token = np.array([_pull("mle", prediction) for prediction in predictions])
+    pulls = np.array([[_pull(name, prediction) for prediction in predictions] for name in losses]) / token
+    axes = (Axis("loss", "", tuple(losses)), Axis("probability of the true digit", "", tuple(probabilities)))
+    name = "pull on the true digit, as a share of cross-entropy's"
+    return Measured(name, "", axes, pulls, np.ones(pulls.shape, int), Provenance())
+
+
+def _pull(name: str, prediction: Sequence[float]) -> float:
+    return -measure_loss_at(name, prediction, 0, digit_mass=1 - 1e-9).gradient[0]
 
 
 def logits_of(probabilities: Sequence[float], digit_mass: float) -> Tensor:

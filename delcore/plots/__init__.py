@@ -23,7 +23,7 @@ from delcore.plots.measures import plot_calibration, plot_confusion, plot_interv
 from delcore.plots.places import place_title, plot_place_accuracy
 from delcore.plots.studies import measure_title, plot_variants
 from delcore.plots.sweeps import plot_sweep
-from delcore.plots.theory import plot_criteria, plot_equilibria, plot_number_weights, plot_place_weights
+from delcore.plots.theory import plot_criteria, plot_equilibria, plot_number_weights, plot_place_weights, plot_pull
 
 __all__ = [
     "COLOURS",
@@ -50,6 +50,7 @@ __all__ = [
     "plot_pca",
     "plot_place_accuracy",
     "plot_place_weights",
+    "plot_pull",
     "plot_similarity",
     "plot_small_multiples",
     "plot_sweep",

@@ -1,4 +1,4 @@
-"""Figures that need no model: equilibria over a grid, place weights at the point, criterion × distance."""
+"""Figures that need no model: equilibria over a grid, pulls, place weights at the point, criterion × distance."""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from delcore._panels import escape_text, look_of
-from delcore.analysis import CriterionFits, EquilibriumScan, PlaceWeights
+from delcore.analysis import CriterionFits, EquilibriumScan, Measured, PlaceWeights
 from delcore.errors import InputError
 from delcore.plots.frames import SEQUENTIAL, category, framed, points, zero_line
 
@@ -63,6 +63,24 @@ def plot_equilibria(
     if numeric:
         figure.update_xaxes(tickvals=list(axis.values), ticktext=[f"{value:g}" for value in axis.values])
     figure.update_yaxes(title_text=gap.title)
+    return figure
+
+
+def plot_pull(result: Measured) -> go.Figure:
+    """How hard each loss pulls the true digit up, along the probability that it already has, a line per loss.
+
+    Args:
+        result: as `delcore.analysis.scan_pull` returns it.
+    """
+    losses, probabilities = result.axes
+    figure = framed(360, "Which examples does a loss learn from?", result.caveats)
+    for name, values in zip(losses.values, result.values, strict=True):
+        trace = points(name, probabilities.values, values)
+        trace["hovertemplate"] = "%{fullData.name}<br>probability %{x}: %{y:.3f}<extra></extra>"
+        figure.add_trace(trace)
+    figure.update_xaxes(title_text=f"{probabilities.title} (logarithmic)", type="log")
+    figure.update_xaxes(tickvals=list(probabilities.values), ticktext=[f"{p:g}" for p in probabilities.values])
+    figure.update_yaxes(title_text=result.title, rangemode="tozero")
     return figure
 
 
