@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import cache
+import cache_results
 import parts
 import streamlit as st
 
@@ -39,9 +39,9 @@ def show_benchmarks() -> None:
     folder = "" if is_workshop() else parts.ask_folder(asked, "answers")
     try:
         if folder:
-            show_runs(*cache.read_evaluations(folder))
+            show_runs(*cache_results.read_evaluations(folder))
         else:
-            show_stored(cache.read_study("smollm2"))
+            show_stored(cache_results.read_study("smollm2"))
     except (InputError, OSError) as error:
         parts.show_problem("These answers cannot be shown.", error)
 

@@ -12,10 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from delcore import run_logs
-from delcore.errors import InputError
 from delcore.models import EMBEDDED_DIR, EMBEDDED_NAMES
-from delcore.studies import stored
 from delcore.studies.stored import studies_folder
 from delcore.workshop import refuse_in_workshop
 
@@ -29,7 +26,7 @@ _others = threading.RLock()
 
 def opening_record() -> dict[str, Any]:
     """The saved record that the dashboard opens with."""
-    return _read_record(str(OPENING_FILE), _stamp(OPENING_FILE))
+    return _read_record(str(OPENING_FILE), stamp_of(OPENING_FILE))
 
 
 @st.cache_data(max_entries=2, show_spinner=False)
@@ -73,7 +70,7 @@ def _write_on(prompt: str, writer: str, revision: str) -> str:
 
 
 def _revision_of(name: str) -> str:
-    return _family_revision() if name in EMBEDDED_NAMES else _stamp(Path(os.path.expanduser(name)))
+    return _family_revision() if name in EMBEDDED_NAMES else stamp_of(Path(os.path.expanduser(name)))
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
@@ -108,7 +105,7 @@ def _probe_other(name: str, text: str, revision: str) -> dict[str, Any]:
 def short_name(name: str) -> str:
     """The last part of a path, and the one before it of a folder, which may be called like a loss; a hub id as is."""
     path = Path(os.path.expanduser(name))
-    return "/".join(path.parts[-2:] if path.is_dir() else path.parts[-1:]) if _stamp(path) else name
+    return "/".join(path.parts[-2:] if path.is_dir() else path.parts[-1:]) if stamp_of(path) else name
 
 
 def known_adapters() -> list[str]:
@@ -149,10 +146,10 @@ def _load_other(name: str, revision: str) -> Any:
 
 
 def _family_revision() -> str:
-    return " ".join(_stamp(EMBEDDED_DIR / f"{name}.safetensors") for name in EMBEDDED_NAMES)
+    return " ".join(stamp_of(EMBEDDED_DIR / f"{name}.safetensors") for name in EMBEDDED_NAMES)
 
 
-def _stamp(path: Path) -> str:
+def stamp_of(path: Path) -> str:
     """Changes when a file, or a file of a folder, is replaced; "" for what is not on disk."""
     try:
         files = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
@@ -167,7 +164,7 @@ def _stamp(path: Path) -> str:
 def measure_embeddings(name: str) -> list[dict[str, Any]]:
     """Rows of a model that the user names, as `delcore.studies.embeddings` writes them; never in a workshop."""
     refuse_in_workshop("Other models")
-    return _measure_embeddings(name, _stamp(Path(os.path.expanduser(name))))
+    return _measure_embeddings(name, stamp_of(Path(os.path.expanduser(name))))
 
 
 @st.cache_data(max_entries=16, show_spinner="Reading the embeddings; a .gguf file is converted once …")
@@ -177,134 +174,3 @@ def _measure_embeddings(name: str, revision: str) -> list[dict[str, Any]]:
     other = _load_other(name, revision)
     with _models:
         return measure_order(other, generated=other.card.source == "embedded")
-
-
-@st.cache_data(max_entries=256, show_spinner=False)
-def project_tsne(cosines: tuple[tuple[float, ...], ...], perplexity: float, seed: int) -> Any:
-    """t-SNE of ten directions with these cosines; see `delcore.analysis.project_tsne`."""
-    from delcore import analysis
-
-    row = {"kind": "", "context": "", "layer": None, "tied": False, "contexts": 0}
-    vectors = analysis.DigitEmbeddings(analysis.directions_of(cosines), provenance=analysis.Provenance(), **row)
-    return analysis.project_tsne(vectors, perplexities=(perplexity,), seeds=(seed,))
-
-
-# ---------------------------------------------------------------- studies
-
-
-def read_study(name: str) -> dict[str, Any]:
-    """The stored results of a study; see `delcore.studies.stored`."""
-    return _read_study(name, _stamp(studies_folder() / name))
-
-
-@st.cache_data(max_entries=8, show_spinner=False)
-def _read_study(name: str, stamp: str) -> dict[str, Any]:
-    return stored.read_study(name)
-
-
-def read_claims() -> list[stored.Claim]:
-    """The ledger of claims; see `delcore.studies.stored`."""
-    return _read_claims(_stamp(studies_folder() / stored.CLAIMS_FILE))
-
-
-@st.cache_data(max_entries=2, show_spinner=False)
-def _read_claims(stamp: str) -> list[stored.Claim]:
-    return stored.read_claims()
-
-
-@st.cache_resource(show_spinner="Weighing the places …")
-def weigh_places() -> Any:
-    """The place weights of one number under every rule."""
-    from delcore.analysis import measure_place_weights
-
-    return measure_place_weights()
-
-
-@st.cache_resource(show_spinner="Fitting criteria and distances …")
-def fit_criteria() -> Any:
-    """How well criterion × distance explains each loss."""
-    from delcore import analysis
-
-    with _models:  # once, also for two visitors
-        return analysis.fit_criteria()
-
-
-# ---------------------------------------------------------------- runs in a folder of the user's
-
-
-def read_logs(folder: str) -> Any:
-    """The logs of training runs in a folder, and the table of their sweep or None; never in a workshop.
-
-    Returns:
-        A list of `delcore.run_logs.RunLog`, and a list of `delcore.sweep.Row`.
-    """
-    refuse_in_workshop("Folders")
-    path = _folder(folder)
-    return _read_logs(str(path), _stamp_below(path, run_logs.METRICS, run_logs.HELDOUT, "table.json"))
-
-
-def stored_logs() -> list[run_logs.RunLog]:
-    """The logs of the SmolLM2 study, which lie beside its results.
-
-    Raises:
-        InputError: this installation has none.
-    """
-    path = studies_folder() / "smollm2"
-    logs, _ = _read_logs(str(path), _stamp_below(path, run_logs.METRICS))
-    return logs
-
-
-@st.cache_resource(max_entries=4, show_spinner="Reading the logs …")
-def _read_logs(folder: str, stamp: str) -> Any:
-    path = Path(folder)
-    logs = run_logs.read_logs(path)
-    if not (path / "table.json").is_file():
-        return logs, None
-    from delcore.sweep import read_table
-
-    return logs, read_table(path)
-
-
-def read_evaluations(folder: str) -> Any:
-    """The runs of `delcore evaluate` in a folder, and a line for each that cannot be read; never in a workshop.
-
-    Returns:
-        A list of `delcore.benchmarks.saved_runs.EvaluationRun`, and a list of texts.
-    """
-    refuse_in_workshop("Folders")
-    path = _folder(folder)
-    return _read_evaluations(str(path), _stamp_below(path, "evaluation.json", "records.jsonl"))
-
-
-@st.cache_resource(max_entries=2, show_spinner="Reading the answers …")
-def _read_evaluations(folder: str, stamp: str) -> Any:
-    from delcore.benchmarks.records import find_runs
-    from delcore.benchmarks.saved_runs import read_run
-
-    runs, problems = [], []
-    for path in find_runs(Path(folder)):
-        try:
-            runs.append(read_run(path))
-        except InputError as error:
-            problems.append(str(error))
-    return runs, problems
-
-
-def _folder(name: str) -> Path:
-    """The folder that a user names.
-
-    Raises:
-        InputError: there is none.
-    """
-    try:
-        path = Path(name).expanduser()
-        if path.is_dir():
-            return path
-    except (OSError, RuntimeError, ValueError):  # too long, an unknown ~user, a NUL
-        pass
-    raise InputError(f"There is no folder {name[:200]!r} on this machine.")
-
-
-def _stamp_below(path: Path, *names: str) -> str:
-    """Changes when a file of one of these names, in a folder or in one right below it, is written or replaced."""
-    return " ".join(f"{file}:{_stamp(file)}" for name in names for at in (name, f"*/{name}") for file in path.glob(at))

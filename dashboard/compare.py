@@ -3,6 +3,7 @@
 from typing import Any
 
 import cache
+import links
 import parts
 import streamlit as st
 
@@ -92,7 +93,8 @@ def ask_others(context: str | None) -> dict[str, Facts]:
 
 def show_choices(context: str | None) -> None:
     """Which models are shown, more of them, and a continuation to step through."""
-    with st.expander("Choose models, add others, step through a continuation", expanded=False):
+    links.hold("shown", "others", "continue")
+    with st.expander("Choose models, add others, step through a continuation", expanded=False, key="choices"):
         st.pills(
             "Embedded family",
             EMBEDDED_NAMES,
@@ -104,8 +106,7 @@ def show_choices(context: str | None) -> None:
             _ask_others_names()
         st.toggle("Let a model write on, and look at each digit it writes", key="continue", on_change=_forget_position)
         writers = [*EMBEDDED_NAMES, *named_others().values()]
-        if st.session_state.writer not in writers:
-            st.session_state.writer = "base"
+        st.session_state.writer = st.session_state.writer if st.session_state.writer in writers else "base"
         st.selectbox("Written by", writers, format_func=_written_by, key="writer", on_change=_forget_position)
         if named_others() and not context:
             st.caption("Other models are not asked where nothing precedes the digit.")

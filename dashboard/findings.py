@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import cache
+import cache_results
 import parts
 import streamlit as st
 
@@ -30,7 +30,7 @@ NAMED = {"entropy_nats": ("digit entropy", "nats"), "expected_digit_error": ("ab
 def show_claims() -> None:
     """The ledger; a figure is drawn when its row is opened."""
     try:
-        claims = cache.read_claims()
+        claims = cache_results.read_claims()
     except InputError as error:
         parts.show_problem("There is no ledger of claims.", error)
         return
@@ -74,13 +74,13 @@ def show_finding(name: str, key: str) -> None:
     """
     study, _, measure = name.partition(":")
     if study == "places":
-        _show(plots.plot_place_weights(cache.weigh_places()), key, "Place weight of each digit of 123.456 by rule")
+        _show(plots.plot_place_weights(cache_results.weigh_places()), key, "Place weight of each digit, by rule")
     elif study == "criteria":
-        _show(plots.plot_criteria(cache.fit_criteria()), key, "Share of each gradient that no distance explains")
+        _show(plots.plot_criteria(cache_results.fit_criteria()), key, "Share of each gradient left over")
     elif study == "embeddings":
-        show_order(cache.read_study(study), key)
+        show_order(cache_results.read_study(study), key)
     else:
-        show_variants(cache.read_study(study), measure, key)
+        show_variants(cache_results.read_study(study), measure, key)
 
 
 def _show(figure: Any, key: str, alt: str) -> None:
@@ -116,7 +116,7 @@ def show_variants(study: Mapping[str, Any], measure: str, key: str) -> None:
 
 def show_smollm2(measure: str, key: str) -> None:
     """Paired differences to plain likelihood on a real model."""
-    study = cache.read_study("smollm2")
+    study = cache_results.read_study("smollm2")
     changes = {
         name: Interval(**facts[measure]["difference_to_mle"])
         for name, facts in study["digits"].items()

@@ -12,6 +12,7 @@ from ten import ask_ten, normalise
 from delcore.arithmetic import DESIGN_LAW, LAWS
 
 AVERAGE = "law"
+AIMS = {AVERAGE: "drawn from the true law", "digit": "as chosen at the left"}
 TABS = ("Equilibrium", "At this prediction", "Gradient steps", "DEL's level")
 EDITED = ("True law π", "Prediction p̂")
 NO_PLACE, OWN_U = "any", "own"
@@ -34,8 +35,9 @@ PARAMETERS = {
     "cap": links.number(0.1, 10.0, 3.0),
     "bce": links.choice(("sigmoid", "conditional")),
     "distance": links.flag(),
-    "steps": links.whole(5, 100, 30),
-    "rate": links.number(0.1, 5.0, 1.0),
+    "aim": links.choice(list(AIMS)),
+    "steps": links.whole(5, 100, 40),
+    "rate": links.number(0.1, 5.0, 2.0),
     "picture": links.choice(parts.PICTURES),
 }
 

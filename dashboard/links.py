@@ -161,6 +161,15 @@ def _say_ignored(known: list[str]) -> None:
     st.warning(f"A part of this link cannot be used and was ignored: {what}.", icon=":material/link_off:")
 
 
+def hold(*keys: str) -> None:
+    """Tell the browser the values of widgets that it has not drawn yet, because a popover or an expander is closed.
+
+    Streamlit sends a value that is set in the session state once only; drawn later, the widget would show its default.
+    """
+    for key in keys:
+        st.session_state[key] = st.session_state[key]
+
+
 def publish(page: str, parameters: Mapping[str, Parameter]) -> None:
     """Write the session state to the address, and keep it for when the page is left and opened again."""
     state = st.session_state

@@ -22,11 +22,11 @@ COLUMNS = {
     "token": ("token", None, "its characters; ␣ is a space, 1/2 the first of two tokens of one character"),
     "number": ("number", "%d", "which number of the text it belongs to"),
     "place": ("place", "%d", "0 for units, 1 for tens, −1 for tenths"),
+    "note": ("why not, or how", None, "why a token is no digit position, or ends a number"),
     "decimal": ("u decimal", "%.3f", "DEL: 2(i+1) before the point, 1.02^(i−1) behind it"),
     "integer": ("u integer", "%.3f", "earlier methods: every run of digits is an integer, i+1"),
     "none": ("u none", "%.3f", "every digit weighs 1"),
     "released": ("u released", "%.3f", "as the authors' code reads numbers"),
-    "note": ("why not, or how", None, "why a token is no digit position, or ends a number"),
 }
 
 
@@ -58,19 +58,22 @@ def ask() -> None:
 
 def _show_reading(name: str, column: int) -> list[tuple[str, Any]]:
     """One tokenizer's figure and table; none where it cannot be read, which is told in one line."""
-    st.text(cache.short_name(name))
     try:
         reading = cache.read_numbers(name, st.session_state.text)
     except (InputError, OSError, RuntimeError) as error:
         parts.show_problem("These numbers cannot be read.", error)
         return []
     values = ", ".join(f"{value:g}" if isinstance(value, float) else str(value)[:20] for value in reading.values)
-    st.text(f"{len(reading.tokens)} tokens; digits of their own: {reading.covered} of {reading.total}")
-    st.text(f"Numbers: {values[:300] or 'none'}")
+    st.text(
+        f"{cache.short_name(name)}: {len(reading.tokens)} tokens; digits that are tokens of their own: "
+        f"{reading.covered} of {reading.total}\nNumbers: {values[:300] or 'none'}"
+    )
     if reading.covered:
         alt = f"Place weight of each digit under four rules; {reading.covered} digits in {len(reading.values)} numbers."
         parts.show_figure(plots.plot_number_weights(reading), f"weights-{column}", alt)
-    parts.show_table(_rows(reading), COLUMNS, "Tokens with number, place, weights, and why some are passed over")
+    parts.show_table(
+        _rows(reading), COLUMNS, "Tokens with number, place, weights, and why some are passed over", wide="note"
+    )
     return [(name, reading)]
 
 

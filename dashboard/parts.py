@@ -24,6 +24,8 @@ STYLE = """
 .st-key-strip button p, .st-key-strip .stText, .st-key-strip .stText * { font-family: monospace; font-size: 1rem; }
 .st-key-strip .stText, .st-key-strip .stText * { white-space: break-spaces; }
 .st-key-strip .stText { padding: 0 .4rem; }
+[class*="st-key-step-"] p { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+.st-key-formulas .katex { font-size: 1em; }
 .st-key-problem { gap: .4rem; }
 .st-key-pair { align-items: flex-start; }
 .st-key-pair > div { flex: 1 1 340px; min-width: min(340px, 100%); }
@@ -77,15 +79,28 @@ def escape_markdown(text: str) -> str:
     return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-!|<>~$:" else c for c in text)
 
 
-def show_table(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str | None, str]], alt: str) -> None:
-    """Rows as a table; `columns` maps a key to its title, number format (None for text) and explanation."""
+def show_table(
+    rows: list[dict[str, Any]], columns: dict[str, tuple[str, str | None, str]], alt: str, *, wide: str = ""
+) -> None:
+    """Rows as a table; `columns` maps a key to its title, number format (None for text) and explanation.
+
+    The column `wide` has long texts.
+    """
     config = {
         key: st.column_config.NumberColumn(title, format=form, help=about)
         if form
-        else st.column_config.TextColumn(title, help=about)
+        else st.column_config.TextColumn(title, help=about, width="large" if key == wide else None)
         for key, (title, form, about) in columns.items()
     }
-    st.dataframe(rows, hide_index=True, width="stretch", column_order=list(columns), column_config=config, alt=alt)
+    st.dataframe(
+        rows,
+        hide_index=True,
+        width="stretch",
+        column_order=list(columns),
+        column_config=config,
+        alt=alt,
+        placeholder="–",
+    )
 
 
 def show_take_away(rows: list[dict[str, Any]], whole: Any, name: str, code: str) -> None:

@@ -30,12 +30,10 @@ def pick_position(record: dict[str, Any], contexts: list[str | None], continuati
 
 def _show_arrow(side: str, to: int, disabled: bool) -> None:
     st.button(
-        " ",
+        f"Digit to the {side}",  # the style sheet leaves only the arrow of the shortcut to see
         key=f"step-{side}",
-        icon=f":material/chevron_{side}:",
         type="tertiary",
         shortcut=side.capitalize(),
-        help=f"The digit to the {side}",
         disabled=disabled,
         on_click=take_position,
         args=(to,),

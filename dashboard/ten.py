@@ -36,8 +36,8 @@ def ask_ten(key: str, what: str) -> None:
                     format="%.2f",
                     key=f"{key}_{k}",
                     label_visibility="collapsed",
-                    on_change=_take_slider,
-                    args=(key, k),
+                    on_change=_take_sliders,
+                    args=(key,),
                 )
     st.text_input("Or type ten numbers", key=f"{key}_text", on_change=_take_text, args=(key,))
     if state.pop(f"{key}_refused", False):
@@ -57,10 +57,8 @@ def _take_preset(key: str) -> None:
     spread(key, LAWS.get(preset, st.session_state[key]))
 
 
-def _take_slider(key: str, k: int) -> None:
-    values = list(st.session_state[key])
-    values[k] = st.session_state[f"{key}_{k}"]
-    spread(key, values)
+def _take_sliders(key: str) -> None:
+    spread(key, [st.session_state[f"{key}_{k}"] for k in range(10)])
 
 
 def _take_text(key: str) -> None:

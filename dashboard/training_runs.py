@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import cache
+import cache_results
 import parts
 import streamlit as st
 
@@ -26,7 +26,7 @@ def show_training() -> None:
     """The user's folder, or the stored runs of the SmolLM2 study."""
     folder = "" if is_workshop() else parts.ask_folder("Folder of a run or a sweep; empty for the stored runs", "runs")
     try:
-        logs, table = cache.read_logs(folder) if folder else (cache.stored_logs(), None)
+        logs, table = cache_results.read_logs(folder) if folder else (cache_results.stored_logs(), None)
         if not folder:
             st.caption("Stored runs: SmolLM2-135M with LoRA on GSM8K under four losses, one seed.")
         show_logs(logs, table)
@@ -44,12 +44,8 @@ def show_logs(logs: list[Any], table: list[Any] | None) -> None:
     )
     if table:
         st.markdown("**Sweep**: means over seeds on held-out samples, and paired differences to MLE")
-        parts.show_panels(
-            lambda columns: plots.untitled(plots.plot_sweep(table, columns=columns)),
-            "sweep",
-            "Means over seeds with 95 % intervals, and differences to MLE",
-            columns=(4, 1),
-        )
+        alt = "Means over seeds with 95 % intervals, and differences to MLE"
+        parts.show_figure(plots.untitled(plots.plot_sweep(table)), "sweep", alt)
         st.caption("95 % t-intervals over seeds; none where there is one seed.")
     parts.show_table([_row(log) for log in logs], COLUMNS, "State and last values of each run")
 

@@ -6,6 +6,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
@@ -23,6 +24,18 @@ def hub_reachable() -> bool:
     except OSError:
         return False
     return True
+
+
+def what_is_beside(path: Path) -> str:
+    """Names in the folder in which something is missing, for an error; empty where it is not a folder of its own."""
+    try:
+        if path.parent in (Path(), Path("/")) or not path.parent.is_dir():
+            return ""
+        names = sorted(file.name for file in path.parent.iterdir() if not file.name.startswith("."))
+    except OSError:
+        return ""
+    shown = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
+    return f" {path.parent} holds {shown or 'nothing'}."
 
 
 def error_chain(error: BaseException | None) -> list[BaseException]:
@@ -72,8 +85,7 @@ EXPLANATIONS = (
     ),
     (
         "OfflineModeIsEnabled|Couldn't reach|ConnectionError|ConnectError|Timeout",
-        "{name} is not on this machine, and the hub cannot be reached. Fetch it where there is a network with "
-        "`hf download {name} --repo-type dataset --local-dir FOLDER`, and give that folder.",
+        "{name} is not on this machine, and the hub cannot be reached. {remedy}",
     ),
     (
         "DatasetNotFoundError|RepositoryNotFoundError",
@@ -93,13 +105,28 @@ CHOICES = re.compile(
 """The names that it offers, in brackets or not."""
 
 
-def explain_set_error(error: Exception, name: str, config: str | None, split: str) -> str:
-    """One line that says why `datasets` could not open a folder or a set of the hub, and what to do."""
+FETCH = (
+    "Fetch it where there is a network with `hf download {name} --repo-type dataset --local-dir FOLDER`, and give that "
+    "folder."
+)
+
+
+def explain_set_error(error: Exception, name: str, config: str | None, split: str, remedy: str = "") -> str:
+    """One line that says why `datasets` could not open a folder or a set of the hub, and what to do.
+
+    Args:
+        error: what it raised.
+        name: of the set or folder.
+        config: its configuration, if one was named.
+        split: as it was asked for.
+        remedy: what to do where the hub cannot be reached; the usual one if empty.
+    """
     chain = error_chain(error)
     text = "\n".join(f"{type(cause).__name__}: {cause}" for cause in chain)
     listed = CHOICES.search(text)
     choices = listed[1].replace("'", "")[:300] if listed else "others"
     words = {"name": name, "config": config, "split": split, "choices": choices, "first": choices.split(",")[0]}
+    words["remedy"] = remedy or FETCH.format(name=name)
     for pattern, answer in EXPLANATIONS:
         if re.search(pattern, text):
             return answer.format(**words)

@@ -18,9 +18,10 @@ from delcore.benchmarks.prompts import CUTS
 from delcore.benchmarks.settings import EvaluationConfig
 from delcore.benchmarks.tasks import get_task, load_task
 from delcore.errors import InputError
+from delcore.generation import plain_generation
 from delcore.models import LoadedModel, load_model
 from delcore.prepare import pick_device
-from delcore.readout import plain_generation, prompt_ids
+from delcore.readout import prompt_ids
 
 Speed = dict[str, float]
 

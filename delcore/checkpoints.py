@@ -5,8 +5,11 @@ at any moment leaves the older ones as they were. The marker names each file wit
 told apart by it.
 """
 
+import glob
 import json
 import os
+import platform
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +22,10 @@ from delcore.errors import InputError
 
 MARKER = "complete.json"
 STATE = "state.pt"
+WRITING = ".writing-"
+"""How the names of files and folders begin that are not whole yet. What a killed process leaves counts for nothing, and
+goes when the same is written again."""
+
 KEPT = 2
 """Newest checkpoints that are kept; the older one stands in if the newer is damaged."""
 
@@ -35,8 +42,9 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
         InputError: the disk is too small (by how many bytes) or cannot be written; older checkpoints are untouched.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    final, scratch = folder / f"step-{step:08d}", folder / f".writing-{step:08d}"
-    shutil.rmtree(scratch, ignore_errors=True)
+    final, scratch = folder / f"step-{step:08d}", folder / f"{WRITING}{step:08d}"
+    for unfinished in folder.glob(f"{WRITING}*"):
+        shutil.rmtree(unfinished, ignore_errors=True)
     check_space(folder, tensor_bytes(state))
     try:
         scratch.mkdir()
@@ -65,21 +73,40 @@ def write_synced(path: Path, write: Callable[[Any], object]) -> None:
         os.fsync(file.fileno())
 
 
-def write_whole(path: Path, text: str, *, shared: bool = False) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Write a file all or not at all: a process that is killed, or a full disk, leaves it as it was.
+
+    Several processes may write it at once; the last one counts.
 
     Args:
         path: the file; its folder is made.
         text: all of it.
-        shared: several processes may write it at once.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}-{os.getpid()}" if shared else f".{path.name}")
+    machine = re.sub(r"[^\w.]", "_", platform.node())
+    begun = f"{WRITING}{path.name}-{machine}-"
+    for file in path.parent.glob(f"{glob.escape(begun)}*"):
+        if not _is_running(file.name.removeprefix(begun)):
+            file.unlink(missing_ok=True)
+    scratch = path.with_name(f"{begun}{os.getpid()}")
     try:
         write_synced(scratch, lambda file: file.write(text.encode()))
         os.replace(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def _is_running(number: str) -> bool:
+    """Whether there is a process of that number on this machine; True where nobody can tell."""
+    if os.name != "posix" or not number.isdecimal():
+        return True
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def write_json(path: Path, content: Any) -> None:

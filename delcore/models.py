@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from delcore._gguf import cached_conversion, convert_gguf
-from delcore._hub import hub_reachable
+from delcore._hub import hub_reachable, what_is_beside
 from delcore.errors import InputError
 from delcore.pretrained import (
     check_weight_files,
@@ -91,9 +91,18 @@ def load_model(name_or_path: str | os.PathLike[str], *, trust_remote_code: bool 
         raise InputError(f"`--model` scratch takes no name; got {name!r}.")
     if path.is_dir():
         return _load_folder(path, name, "folder", trust_remote_code)
-    if not _is_hub_id(name):
-        raise InputError(f"`--model` {name!r} is no folder with a model and no .gguf file.")
-    return _load_hub(name, trust_remote_code)
+    if path.exists():
+        raise InputError(f"`--model` {name!r} is a file, but no .gguf file. Name the folder of a saved model.")
+    if name.count("/") > 1 or name.startswith((".", "/", "~")):
+        raise InputError(f"`--model` {name!r}: there is no such folder.{what_is_beside(path)}")
+    try:
+        return _load_hub(name, trust_remote_code)
+    except InputError as error:
+        if not (beside := what_is_beside(path)):
+            raise
+        raise InputError(
+            f"`--model` {name!r}: there is no such folder, and no such model to be had.{beside}"
+        ) from error
 
 
 def _as_path(name: str) -> Path:
@@ -229,16 +238,35 @@ def _load_adapter(path: Path, trust_remote_code: bool) -> tuple[Any, Any]:
     try:
         from peft import PeftModel
     except ImportError:
-        raise InputError(
-            f'{path} holds LoRA adapters; they need a package more: pip install "delcore[train]"'
-        ) from None
-    base = load_model(_base_of(path), trust_remote_code=trust_remote_code)
+        raise InputError(f'{path} holds LoRA adapters; they need a package more: pip install -e ".[train]"') from None
+    base = _load_base(path, trust_remote_code)
     try:
         with without_peft_warning():
             adapted: Any = PeftModel.from_pretrained(base.model, str(path))
     except Exception as error:  # as for a model: a broken file raises whatever its parser does
         raise InputError(explain_load_error(str(path), error)) from error
     return adapted.merge_and_unload().eval(), base.tokenizer
+
+
+def _load_base(path: Path, trust_remote_code: bool) -> LoadedModel:
+    """The model that adapters belong to."""
+    file = path / (ADAPTER_RECORD if read_record(path) else "adapter_config.json")
+    try:
+        name = _base_of(path)
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file} does not say which model its adapters belong to ({error!r:.80}).") from error
+    try:
+        return load_model(name, trust_remote_code=trust_remote_code)
+    except InputError as error:
+        if Path(name).is_absolute() and not Path(name).exists():
+            entry = "model_path" if file.name == ADAPTER_RECORD else "base_model_name_or_path"
+            raise InputError(
+                f"{path} holds adapters of the model in {name}, which is no longer there. Move it back, or write its "
+                f"new place as `{entry}` in {file}."
+            ) from error
+        raise InputError(f"{path} holds adapters, and their base cannot be loaded: {error}") from error
 
 
 def _base_of(path: Path) -> str:
@@ -266,10 +294,11 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     for name in (ADAPTER_RECORD, "config.json"):
         try:
             found = json.loads((folder / name).read_text(encoding="utf-8"))
-            record: dict[str, Any] = found if name == ADAPTER_RECORD else found["delcore"]
+            record: Any = found if name == ADAPTER_RECORD else found["delcore"]
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        return record
+        if isinstance(record, dict):
+            return record
     return None
 
 

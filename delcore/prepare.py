@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from delcore.arithmetic import Sample, arithmetic_sample
-from delcore.checkpoints import newest_checkpoint
+from delcore.checkpoints import WRITING, newest_checkpoint
 from delcore.config import MOST, TrainConfig
 from delcore.data import choose_pad, iterate_samples, measure_coverage, split_heldout
 from delcore.digits import DigitVocab
@@ -79,7 +79,7 @@ def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Pr
     vocab = DigitVocab.from_tokenizer(tokenizer)
     check_options(config, has_dot=vocab.dot is not None)
     check_widths(model, tokenizer)
-    samples, heldout = load_data(config, tokenizer)
+    samples, heldout = load_data(config, tokenizer, progress)
     coverage = check_coverage(config, samples, tokenizer, vocab, progress)
     config = settle(config, samples, card)
     facts: dict[str, Any] = {
@@ -103,11 +103,15 @@ def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Pr
     )
 
 
-def load_data(config: TrainConfig, tokenizer: Any) -> tuple[Sequence[Sample] | None, Sequence[Sample]]:
+def load_data(
+    config: TrainConfig, tokenizer: Any, progress: Progress | None = None
+) -> tuple[Sequence[Sample] | None, Sequence[Sample]]:
     """Training and held-out samples; the latter are empty where none are asked for."""
 
     def load(source: str, split: str, option: str) -> Sequence[Sample] | None:
-        return load_samples(source, template=config.template, tokenizer=tokenizer, split=split, option=option)
+        return load_samples(
+            source, template=config.template, tokenizer=tokenizer, split=split, option=option, say=progress
+        )
 
     samples = load(config.data, config.split, "--data")
     if not config.eval_every:
@@ -166,7 +170,7 @@ def check_out(config: TrainConfig) -> dict[str, Any] | None:
 
 def holds_something(folder: Path) -> bool:
     """Whether there is more in a folder than what a killed process, or another one that looks, has left there."""
-    return any(file.name != SCRATCH and not file.name.startswith(PROBE) for file in folder.iterdir())
+    return any(file.name != SCRATCH and not file.name.startswith((PROBE, WRITING)) for file in folder.iterdir())
 
 
 def _hint(config: TrainConfig) -> str:

@@ -75,8 +75,8 @@ def explain_load_error(name: str, error: Exception) -> str:
         return f"There is no model {name!r} on the hub, and no folder of that name here. Check the spelling."
     if "OfflineModeIsEnabled" in causes or "LocalEntryNotFoundError" in causes or "couldn't connect" in text.lower():
         return (
-            f"{name} is not on this machine, and the hub cannot be reached. Fetch it where there is a network "
-            f"with `hf download {name}`, or use a folder, a .gguf file or the embedded family."
+            f"There is no folder {name} here, and the hub cannot be reached. A model of the hub is fetched where there "
+            f"is a network, with `hf download {name}`; or use a folder, a .gguf file or the embedded family."
         )
     return f"{name} cannot be loaded: {type(error).__name__}: {text[:300]}"
 

@@ -47,6 +47,7 @@ PACKAGES = ("sympy", "mpmath")
 """What a program can import besides the standard library, where it is installed here."""
 
 SOURCE_BYTES = 1_000_000
+OUTPUT_BYTES = 65_536
 SCRATCH_BYTES = 16 * 2**20
 _NOBODY = 65534
 _ASKED = 90  # exit status of a program that read its input; one that fakes it gains nothing
@@ -72,7 +73,7 @@ class ProgramResult:
 
 
 def run_program(
-    source: str, *, seconds: float = 10.0, memory_mb: int = 1024, output_bytes: int = 65_536
+    source: str, *, seconds: float = 10.0, memory_mb: int = 1024, output_bytes: int = OUTPUT_BYTES
 ) -> ProgramResult:
     """Run one Python program in a sandbox of its own.
 

@@ -1,23 +1,21 @@
 """What a model says about digits: logits at chosen positions, what ten of them mean, and greedy text."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import (
-    GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
     StoppingCriteria,
     StoppingCriteriaList,
 )
 
-from delcore.data import pad_id
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
+from delcore.generation import answers_alike, check_ids, end_ids, plain_generation, readable_pad
 from delcore.losses import entropy_nats
 
 DAMAGED = "The model answered with NaN or infinite scores; its weights are damaged."
@@ -82,6 +80,7 @@ def prompt_ids(tokenizer: Any, prompt: str, *, special: bool = False) -> list[in
 @torch.inference_mode()
 def logits_after(model: Any, ids: Sequence[int], rows: Sequence[int]) -> Float[Tensor, "rows vocab"]:
     """Logits that follow some tokens of one text, in float64 on the CPU."""
+    check_ids(model, [ids])
     batch = torch.tensor([list(ids)], device=model.device)
     return model(input_ids=batch, use_cache=False).logits[0, list(rows)].double().cpu()
 
@@ -105,8 +104,8 @@ def append_greedily(
 ) -> list[list[int]]:
     """The tokens that follow each tokenised prompt, up to its end token.
 
-    Prompts are padded on the left. Whenever half of them have ended, the others go on in a batch of their own, with
-    what the model has kept of them.
+    Prompts are padded on the left, or asked one by one where a model's answers would depend on that. Whenever half of
+    them have ended, the others go on in a batch of their own, with what the model has kept of them.
 
     Args:
         model: a causal language model.
@@ -117,9 +116,24 @@ def append_greedily(
         stopped: asked after every token; once it says yes, all end where they are.
 
     Raises:
-        InputError: NaN or infinite scores.
+        InputError: NaN or infinite scores, or token ids that the model does not have.
     """
-    length, pad = max(map(len, prompts)), pad_id(tokenizer)
+    check_ids(model, prompts)
+    if len(prompts) > 1 and not answers_alike(model, tokenizer, prompts[0]):
+        return [_append_padded(model, tokenizer, [one], max_new_tokens, is_over, stopped)[0] for one in prompts]
+    return _append_padded(model, tokenizer, prompts, max_new_tokens, is_over, stopped)
+
+
+def _append_padded(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    is_over: Callable[[Sequence[int]], bool],
+    stopped: Callable[[], bool],
+) -> list[list[int]]:
+    """`append_greedily` for prompts that may share a batch."""
+    length, pad = max(map(len, prompts)), readable_pad(model, tokenizer)
     rows = torch.tensor([[pad] * (length - len(row)) + list(row) for row in prompts], device=model.device)
     mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in prompts], device=model.device)
     ends = end_ids(model, tokenizer)
@@ -152,26 +166,7 @@ def append_greedily(
     return [new[i] for i in range(len(prompts))]
 
 
-@contextmanager
-def plain_generation(model: Any, tokenizer: Any) -> Iterator[None]:
-    """Within it a model writes the most probable token each time, whatever its generation_config.json asks for.
-
-    Some ask for a repetition penalty or for suppressed tokens, which act without sampling too, and all that is not
-    asked for in a call is taken from there.
-    """
-    own = model.generation_config
-    ends = sorted(end_ids(model, tokenizer))
-    model.generation_config = GenerationConfig(eos_token_id=ends or None, pad_token_id=pad_id(tokenizer))
-    try:
-        yield
-    finally:
-        model.generation_config = own
-
-
-def end_ids(model: Any, tokenizer: Any) -> set[int]:
-    """The tokens that end a text, as model and tokenizer have them."""
-    ends = getattr(model.generation_config, "eos_token_id", None)
-    return {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
+# ---------------------------------------------------------------- watching a batch
 
 
 class _Watch(StoppingCriteria):

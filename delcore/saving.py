@@ -1,5 +1,6 @@
 """What a run saves: its training state in checkpoints, and at the end a model that others can load."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from delcore import __version__
 from delcore.checkpoints import check_space, tensor_bytes, why_not_written, write_json
 from delcore.config import process_rank
 from delcore.errors import InputError
@@ -113,8 +115,39 @@ def save_run(job: Job, model: Any, accelerator: Any, facts: Mapping[str, Any]) -
         plain.save_pretrained(scratch, state_dict=weights)
         job.tokenizer.save_pretrained(scratch)
         _write_record(job, facts, scratch)
+        if job.keeps_adapters:  # peft leaves a card with nothing but gaps
+            (scratch / "README.md").write_text(adapter_card(job, facts), encoding="utf-8")
 
     _move_into(job.config.out, write, needed)
+
+
+def adapter_card(job: Job, facts: Mapping[str, Any]) -> str:
+    """The README.md of a folder with adapters: what they are, in facts alone; texts of a user's are quoted as JSON."""
+    shown = {
+        "base": job.card.path or job.card.name,
+        "loss": job.config.loss,
+        "data": job.config.data,
+        "steps": facts.get("steps_done", job.config.steps),
+        "lora_rank": job.config.lora_rank,
+        "seed": job.config.seed,
+    }
+    lines = [f"    {name}: {json.dumps(value)}" for name, value in shown.items()]
+    return "\n".join(
+        [
+            "---",
+            "library_name: peft",
+            f"base_model: {json.dumps(job.card.path or job.card.name)}",
+            "---",
+            "",
+            f"LoRA adapters, fine-tuned with delcore {__version__}:",
+            "",
+            *lines,
+            "",
+            "`delcore.load_model` and PEFT's `AutoPeftModelForCausalLM` read this folder. The record of the run is",
+            f"`{ADAPTER_RECORD}`.",
+            "",
+        ]
+    )
 
 
 def _write_record(job: Job, facts: Mapping[str, Any], folder: Path) -> None:

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, overload
 
-from delcore._hub import explain_set_error, quiet_datasets
+from delcore._hub import explain_set_error, quiet_datasets, what_is_beside
+from delcore._mixtures import check_mixture
 from delcore.arithmetic import Sample
 from delcore.errors import InputError
 from delcore.templates import FIELDS, Render, check_text, make_render, parse_row, trim_row
+
+Say = Callable[[str], None]
 
 CHUNK = 1000
 """Rows that are checked at a time."""
@@ -87,7 +90,13 @@ class Samples(Sequence[Sample]):
 
 
 def load_samples(
-    source: str, *, template: str = "plain", tokenizer: Any = None, split: str = "train", option: str = "--data"
+    source: str,
+    *,
+    template: str = "plain",
+    tokenizer: Any = None,
+    split: str = "train",
+    option: str = "--data",
+    say: Say | None = None,
 ) -> Sequence[Sample] | None:
     """The samples of a source; None for "arithmetic", which is generated and never ends.
 
@@ -97,6 +106,7 @@ def load_samples(
         tokenizer: whose chat template is used.
         split: of a folder or a hub set, as "test" or "train[:1000]"; a file has none.
         option: what errors call the source.
+        say: told in one line which files of a folder are read as one set, or left out.
 
     Raises:
         InputError: no such source, or one that cannot be read or used; a row is named with its file or set.
@@ -104,20 +114,27 @@ def load_samples(
     if source == "arithmetic":
         return None
     render = make_render(template, tokenizer)
-    return Samples(_find_rows(source, split, option), render, source)
+    return Samples(_find_rows(source, split, option, say), render, source)
 
 
-def _find_rows(source: str, split: str, option: str) -> Rows:
+def _find_rows(source: str, split: str, option: str, say: Say | None) -> Rows:
     folder, _, config = source.rpartition(":")
     if _exists(source, Path.is_file):
         return _read_file(Path(source))
     if _exists(source, Path.is_dir):
-        return _read_folder(source, None, split, option)
+        return _read_folder(source, None, split, option, say)
     if folder and _exists(folder, Path.is_dir):
-        return _read_folder(folder, config, split, option)
+        return _read_folder(folder, config, split, option, say)
     hub = HUB_NAME.fullmatch(source)
     if hub and Path(source).suffix not in SUFFIXES:
-        return _read_set(hub["name"], hub["config"], split, local=False)
+        try:
+            return _read_set(hub["name"], hub["config"], split, local=False)
+        except InputError as error:
+            if not (beside := what_is_beside(Path(source))):
+                raise
+            raise InputError(
+                f"`{option}`: there is no file or folder {source!r}, and no such set to be had.{beside}"
+            ) from error
     raise InputError(
         f'`{option}` must be "arithmetic", a .jsonl, .json or .parquet file, a folder of such files, or a set of the '
         f'hub such as "openai/gsm8k:main"; there is no file or folder {source!r}.'
@@ -213,7 +230,7 @@ def _first_line(error: BaseException) -> str:
 # ---------------------------------------------------------------- folders and the hub
 
 
-def _read_folder(folder: str, config: str | None, split: str, option: str) -> Rows:
+def _read_folder(folder: str, config: str | None, split: str, option: str, say: Say | None) -> Rows:
     """A folder of data files, such as a downloaded copy of a hub set."""
     path = Path(folder)
     files = sorted(_data_files(path))
@@ -221,6 +238,10 @@ def _read_folder(folder: str, config: str | None, split: str, option: str) -> Ro
         raise InputError(f"`{option}` folder {folder} holds no .jsonl, .json or .parquet files.")
     if len({SUFFIXES[file.suffix] for file in files}) > 1 and not (path / "README.md").is_file():
         raise InputError(f"`{option}` folder {folder} holds files of several kinds. Keep one kind, or name one file.")
+    if config is None and not any((path / name).is_file() for name in ("README.md", "state.json", "dataset_dict.json")):
+        told = check_mixture(path, files, option)
+        if told and say:
+            say(told)
     try:
         return _read_set(folder, config, split, local=True)
     except InputError as error:
@@ -253,8 +274,15 @@ def _read_set(name: str, config: str | None, split: str, *, local: bool) -> Rows
     return Rows(len(data), lambda i: f"{name} ({split}), row {i + 1}", chunk)
 
 
-def open_set(name: str, config: str | None, split: str, *, local: bool = False) -> Any:
+def open_set(name: str, config: str | None, split: str, *, local: bool = False, remedy: str = "") -> Any:
     """Whatever `datasets` can open: a folder, or a set of the hub or of its cache.
+
+    Args:
+        name: of the folder or the set.
+        config: one of its configurations.
+        split: as `datasets` writes it.
+        local: it is a folder.
+        remedy: what an error tells to do where the hub cannot be reached.
 
     Raises:
         InputError: why it cannot be opened, and what to do.
@@ -262,7 +290,7 @@ def open_set(name: str, config: str | None, split: str, *, local: bool = False) 
     try:
         import datasets
     except ImportError:
-        raise InputError(f'Reading {name} needs a package more: pip install "delcore[train]"') from None
+        raise InputError(f'Reading {name} needs a package more: pip install -e ".[train]"') from None
     saved = [folder for folder in (Path(name), Path(name, split)) if local and (folder / "state.json").is_file()]
     try:
         with quiet_datasets(datasets, local=local):
@@ -270,4 +298,4 @@ def open_set(name: str, config: str | None, split: str, *, local: bool = False) 
                 return datasets.load_from_disk(str(saved[0]))
             return datasets.load_dataset(name, config, split=split)
     except Exception as error:  # whatever the parser of a format raises
-        raise InputError(explain_set_error(error, name, config, split)) from error
+        raise InputError(explain_set_error(error, name, config, split, remedy)) from error

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from delcore.checkpoints import write_json, write_whole
-from delcore.config import TrainConfig
+from delcore.config import TrainConfig, process_rank
 from delcore.errors import InputError
 from delcore.intervals import Interval, t_interval
 from delcore.losses import LOSSES, get_loss
@@ -58,30 +58,54 @@ def sweep(
 
     Args:
         base: every setting but loss, seed and folder; its `out` holds the runs. Without `eval_every` the held-out
-            samples are measured once, at the end.
+            samples are measured once, at the end. Its options go to the losses that take them.
         losses: keys of `LOSSES`.
         seeds: of the runs.
         progress: called with one line of text from time to time.
 
     Raises:
-        InputError: no losses or seeds, settings that no run can have, or a finished run that had others.
+        InputError: no losses or seeds, an option that none of the losses takes, settings that no run can have, or a
+            finished run that had others.
         StoppedError: a signal ended a run, and with it the sweep.
     """
     for name, some in {"losses": losses, "seeds": seeds}.items():
         if not some:
             raise InputError(f"`{name}` must not be empty.")
+    progress = progress if process_rank() == 0 else None
+    notes = deal_options(base.options, losses)
     finals: dict[str, dict[int, dict[str, float]]] = {loss: {} for loss in losses}
     configs = [run_config(base, loss, seed) for seed in seeds for loss in losses]
     for config in configs:
         check_options(config)
+    if progress and notes:
+        progress(" ".join(notes))
     load = functools.cache(lambda: load_model(base.model, trust_remote_code=base.trust_remote_code))
     for number, config in enumerate(configs, 1):
         if progress:
             progress(f"run {number} of {len(configs)}: {config.loss}, seed {config.seed}")
         finals[config.loss][config.seed] = finish_run(config, progress, load)
         rows = tabulate(finals)  # after every run, so that a sweep can be watched
-        write_tables(base.out, rows)
+        if process_rank() == 0:
+            write_tables(base.out, rows)
     return rows
+
+
+def deal_options(options: Mapping[str, Any], losses: Sequence[str]) -> list[str]:
+    """What is to be said of options that only some of the losses take.
+
+    Raises:
+        InputError: none of them takes one.
+    """
+    told = []
+    for name in options:
+        takers = [loss for loss in losses if name in get_loss(loss).options]
+        if not takers:
+            known = sorted({option for loss in losses for option in get_loss(loss).options}) or ["no options"]
+            hint = " The weight of the digit term is --alpha." if name == "alpha" else ""
+            raise InputError(f"`--set` {name}: none of the losses takes it; they take {', '.join(known)}.{hint}")
+        if len(takers) < len(losses):
+            told.append(f"`{name}` is set for {', '.join(takers)}; the other losses do not take it.")
+    return told
 
 
 def run_config(base: TrainConfig, loss: str, seed: int) -> TrainConfig:
@@ -92,6 +116,7 @@ def run_config(base: TrainConfig, loss: str, seed: int) -> TrainConfig:
         loss=loss,
         seed=seed,
         alpha=alpha,
+        options={name: value for name, value in base.options.items() if name in LOSSES[loss].options},
         out=base.out / f"{loss}-{seed}",
         eval_every=base.eval_every or base.steps,
         resume=True,

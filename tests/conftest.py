@@ -8,3 +8,43 @@ import pytest
 def no_type_checks(monkeypatch):
     """Users run delcore without the type checks that the test run adds, and see its own errors."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.fixture
+def empty_caches(monkeypatch):
+    """No test meets what another one left; the app's folder is on the path, as Streamlit puts it."""
+    import streamlit as st
+
+    from tests.pages_for_tests import APP
+
+    monkeypatch.syspath_prepend(str(APP.parent))
+    st.cache_data.clear()
+    st.cache_resource.clear()
+    yield
+    st.cache_data.clear()
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def fake_models(monkeypatch):
+    """A family that is never loaded: `loads` counts, and the top digit of a prompt is its length mod 10."""
+    from delcore.models import LoadedModel
+    from tests.pages_for_tests import fake_position
+
+    loads = []
+
+    def load(name):
+        loads.append(name)
+        return LoadedModel(model=None, tokenizer=None, card=None)
+
+    def ask(prompt, models, *, all_positions=False, continuation=""):
+        digits = [c for c in prompt + continuation if c in "0123456789"]
+        return {
+            "prompt": prompt,
+            "positions": [fake_position(i, text, models, len(prompt)) for i, text in enumerate([*digits, ""])],
+        }
+
+    monkeypatch.setattr("delcore.models.load_model", load)
+    monkeypatch.setattr("delcore.probe.probe", ask)
+    monkeypatch.setattr("delcore.probe.continue_greedily", lambda model, tokenizer, prompt: "42 ok")
+    return loads

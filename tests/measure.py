@@ -2,8 +2,9 @@
 
 python -m tests.measure [--rounds 5]
 
-Prints JSON: importing the package and `--help`; the dashboard's script from a new prompt to all distributions; from
-starting the server to its first picture in Chromium, beside a bare Streamlit page with the same figure.
+Prints JSON: importing the package and `--help`; the dashboard's script from a new prompt to all distributions, and
+after a slider of the loss lab has moved; from starting the server to its first picture in Chromium, beside a bare
+Streamlit page with the same figure.
 """
 
 import argparse
@@ -56,12 +57,29 @@ def time_prompts(count: int = 40) -> dict[str, float]:
 
     def ask(prompt: str) -> float:
         page.text_input(key="prompt_box").set_value(prompt)
-        return seconds(lambda: page.button[0].click().run())
+        return seconds(lambda: page.button(key="FormSubmitter:ask-Show digits").click().run())
 
     first = ask("1 + 1 = ")  # imports torch and loads the eight models
     found = sorted(ask(f"{10 + i} + {90 - i} = ") for i in range(count))
     assert not page.exception
     return {"first": round(first, 3), "median": median(found), "95 %": round(found[int(0.95 * count)], 3)}
+
+
+def time_slider(count: int = 40) -> dict[str, float]:
+    """The Loss lab's script after its slider DIST2Loss: α has moved to a value it has not had."""
+    from streamlit.testing.v1 import AppTest
+
+    page = AppTest.from_file(str(APP), default_timeout=120)
+    page.switch_page("views/loss_lab.py").run()
+
+    def move(alpha: float) -> float:
+        page.slider(key="dist2_alpha").set_value(alpha)
+        return seconds(lambda: page.run())
+
+    move(1.99)  # the first one imports what only a changed figure needs
+    found = sorted(move(0.2 + 0.04 * i) for i in range(count))
+    assert not page.exception
+    return {"median": median(found), "95 %": round(found[int(0.95 * count)], 3)}
 
 
 def time_first_picture(app: Path, chromium: Any) -> tuple[float, float]:
@@ -102,6 +120,7 @@ def main() -> None:
         "import delcore (s)": time_command(["-c", "import delcore"], rounds),
         "delcore --help (s)": time_command(["-m", "delcore", "--help"], rounds),
         "new prompt to all distributions (s)": time_prompts(),
+        "a slider of the loss lab (s)": time_slider(),
     }
     if CHROMIUM.exists():
         found["start to picture (s)"] = compare_first_pictures(rounds)

@@ -56,11 +56,11 @@ def serve(app: Path = APP, *, workshop: bool = False) -> Iterator[Server]:
                 yield Server(f"http://127.0.0.1:{port}", log, process.pid)
             finally:
                 process.terminate()
-                process.wait(timeout=20)
+                process.wait(timeout=60)
 
 
 def _wait_until_healthy(url: str, process: subprocess.Popen, log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240  # a workshop's loads its models first, on a busy machine
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/_stcore/health", timeout=2) as answer:
             if answer.status == 200:
@@ -94,12 +94,29 @@ def wait_until_idle(page: Any) -> None:
     page.wait_for_timeout(400)  # the last elements are painted after the script has ended
 
 
+PAGES = {
+    "explore": "/",
+    "numbers": "/?tab=Numbers",
+    "loss_lab": "/loss_lab",
+    "loss_lab_prediction": "/loss_lab?tab=At+this+prediction",
+    "loss_lab_steps": "/loss_lab?tab=Gradient+steps",
+    "loss_lab_level": "/loss_lab?tab=DEL%27s+level",
+    "embeddings": "/embeddings",
+    "tsne": "/embeddings?map=t-SNE",
+    "claims": "/results",
+    "training": "/results?section=Training+runs",
+    "benchmarks": "/results?section=Benchmarks",
+}
+
+
 def take(chromium: Any, url: str, out: Path) -> None:
-    """All pictures of both pages."""
+    """All pictures of all pages."""
     for name, width, scheme in (("light", 1280, "light"), ("dark", 1280, "dark"), ("narrow", 400, "light")):
         page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-        for title, path in (("explore", "/"), ("loss_lab", "/loss_lab")):
+        for title, path in PAGES.items():
             page.goto(url + path)
+            if title == "claims":
+                open_claim(page, 6)
             wait_for_picture(page)
             page.screenshot(path=out / f"{title}_{name}.png")
             _grow(page, width)
@@ -107,6 +124,12 @@ def take(chromium: Any, url: str, out: Path) -> None:
             page.set_viewport_size({"width": width, "height": 800})
         page.close()
     _take_views(chromium, url, out)
+
+
+def open_claim(page: Any, number: int) -> None:
+    """Open a row of the ledger, which draws its figure."""
+    page.locator("[data-testid=stExpander] summary").nth(number - 1).click(timeout=60_000)
+    wait_until_idle(page)
 
 
 def _grow(page: Any, width: int) -> None:
@@ -120,7 +143,7 @@ def _take_views(chromium: Any, url: str, out: Path) -> None:
     page = chromium.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
     page.goto(url)
     wait_for_picture(page)
-    for view in ("Overlay", "Change to base"):
+    for view in ("Overlay", "Change"):
         page.get_by_role("radio", name=view).or_(page.get_by_role("button", name=view)).first.click()
         page.wait_for_timeout(800)
         wait_for_picture(page)

@@ -6,12 +6,54 @@ the code say each states (`stated`) and, failing that, what could be its answer 
 
 import pytest
 
-from delcore.answers import read_answer
+from delcore.answers import equal_answers, read_answer
 from delcore.answers.statements import find_statements, without_drawings
 from delcore.benchmarks.scoring import make_record, read_output, remake_record
 from tests.measure_reading import KINDS_OF_READING, find_disagreements, load_labelled, measure_shares
 
 # Each row: a text, its strict reading, its flexible reading; the latter is left out where it is the same.
+
+LETTERS_AS_NAMES = [
+    ("After 6 minutes, Machine B will have produced 10 yo-yos.", None),
+    ("The distance from town A to town C is 12 km.", None),
+    ("So the train reaches Station D at noon.", None),
+    ("Pipe B fills the tank in 6 hours.", None),
+    ("B takes 12 days and C 15 days.", None, "C"),
+    ("Working together, A can dig it in 5 days and B could in 7.", None),
+    ("the red wug A meets the red wug B", None),
+    ("The angle at vertex C is 40 degrees", None),
+    ("Machine B is slower, so the answer is D.", "D"),
+    ("I would go with option B", "B"),
+    ("Therefore B", None, "B"),
+    ("That leaves B", None, "B"),
+    ("It is clearly B", None, "B"),
+    ("B has to be right, as 3 is odd", None, "B"),
+    ("Machine A is slow. (B) fits.", None, "B"),
+    ("Choose B", "B"),
+]
+
+CALCULATOR_MARKS = [
+    ("He is 15*13 = <<15*13=189>>189 feet.", None, "189"),
+    ("He is 15*13 = <<15*13=189>>", None, "189"),
+    ("He pays 2*5=<<2*5=10>>$10 and 3*5=<<3*5=15>>15 dollars", None, "15"),
+    ("which is <<4*5=20>> apples", None, "20"),
+    ("So she needs 48 + 2 = <<48+2", None, "2"),
+    ("#### <<3+4=7>>7", "7"),
+]
+
+RIGHT_SIDES = [
+    ("so $2-4=<<2-4=2>>2.$", None, "2"),
+    ("We see that $3 + 4 = 7$", None, "7"),
+    (r"Then $3 \text{ apples} + 4 \text{ apples} = 7 \text{ apples}$", None, "7"),
+    (r"Then $p(5) = \frac{5^2 - 1}{12} = 2$", None, "2"),
+    (r"The sine is $\sin D = 0.7$", None, "0.7"),
+    (r"so $m\angle ABC = 40^\circ$", None, "40"),
+    (r"so $|AB| = 5$", None, "5"),
+    ("The answer is (10.50) dollars", "10.5"),
+    ("The answer is {10.50}", "10.5"),
+]
+NO_RIGHT_SIDES = [("so $x + 1 = 5$", "5"), ("so $3x + 2 = 11$", "11"), ("we know $x(x + 1) = 6$", "6")]
+
 
 EMPTY_PREFIX = [
     ("A:", None),
@@ -281,3 +323,26 @@ def test_labelled_outputs_are_whole():
     assert {row["set"] for row in labelled} == set(REACHED)
     assert len({(row["set"], row["id"]) for row in labelled}) == len(labelled) == 252 + 126
     assert all(row["last"] is not None for row in labelled if row["stated"] is not None)
+
+
+@pytest.mark.parametrize(("text", "strict", "flexible"), [(row + row[-1:])[:3] for row in LETTERS_AS_NAMES])
+def test_letter_that_names_a_thing_is_no_option(text, strict, flexible):
+    assert tuple(read_answer("choice", text)) == (strict, flexible)
+
+
+@pytest.mark.parametrize(("text", "strict", "flexible"), [(row + row[-1:])[:3] for row in CALCULATOR_MARKS])
+@pytest.mark.parametrize("kind", ["number", "numbers"])
+def test_calculator_marks_leave_their_results(kind, text, strict, flexible):
+    assert tuple(read_answer(kind, text)) == (strict, flexible)
+
+
+@pytest.mark.parametrize(("text", "strict", "flexible"), [(row + row[-1:])[:3] for row in RIGHT_SIDES])
+def test_right_side_of_a_calculation_or_of_a_named_quantity_is_the_answer(text, strict, flexible):
+    read = read_answer("math", text)
+    assert equal_answers("math", read.flexible, flexible)
+    assert (read.strict is None) == (strict is None)
+
+
+@pytest.mark.parametrize(("text", "side"), NO_RIGHT_SIDES)
+def test_right_side_of_an_equation_with_an_unknown_is_no_answer(text, side):
+    assert not equal_answers("math", read_answer("math", text).flexible, side)

@@ -51,7 +51,13 @@ def bars(page) -> list[str]:
 
 
 def strip(page) -> list[str]:
-    return page.locator(".st-key-strip button").all_inner_texts()
+    return page.locator("[class*=st-key-digit-] button").all_inner_texts()
+
+
+def settle(page):
+    """Until a click or a key has had its effect."""
+    page.wait_for_timeout(500)
+    wait_until_idle(page)
 
 
 def test_first_screen_shows_a_picture_without_scrolling(page):
@@ -69,7 +75,7 @@ def test_new_prompt_gives_a_new_picture_and_its_digits_can_be_clicked(page):
     after = bars(page)
     assert strip(page) == ["1", "2", "3", "5", "?"]
     assert len(after) == len(before) and after != before
-    page.locator(".st-key-strip button").nth(2).click()
+    page.locator(".st-key-digit-2 button").click()
     page.wait_for_timeout(500)
     wait_until_idle(page)
     assert bars(page) != after
@@ -92,7 +98,7 @@ def test_continuation_can_be_stepped_through(page):
     assert strip(page)[-1] == "?"
 
 
-@pytest.mark.parametrize("view", ["Overlay", "Change to base"])
+@pytest.mark.parametrize("view", ["Overlay", "Change"])
 def test_other_views_show_one_figure(page, view):
     page.get_by_text(view, exact=True).click()
     page.wait_for_timeout(500)
@@ -105,15 +111,15 @@ def test_html_in_a_prompt_makes_no_element(page, prompt):
     ask(page, prompt)
     assert page.locator("img[src=x]").count() == 0
     assert page.locator("[data-testid=stMain] script").count() == 0
-    shown = "".join(page.locator(".st-key-strip").inner_text().split())
-    assert shown == "".join(prompt.split()) + "?"
+    pieces = page.locator(".st-key-strip .stText, .st-key-strip [class*=st-key-digit-]").all_inner_texts()
+    assert "".join("".join(pieces).split()) == "".join(prompt.split()) + "?"
     assert strip(page) == [*[c for c in prompt if c.isdigit()], "?"]
 
 
 def test_html_as_a_model_name_makes_no_element(page):
     page.get_by_text("Step through a continuation").click()
-    page.get_by_role("textbox", name="Another model").fill("/<img src=x onerror=alert(1)>/<b>m</b>")
-    page.get_by_role("button", name="Compare").click()
+    page.locator(".st-key-others input").fill("/<img src=x onerror=alert(1)>/<b>m</b>")
+    page.keyboard.press("Enter")
     page.wait_for_timeout(500)
     wait_until_idle(page)
     assert page.get_by_text("The other model cannot be shown.").is_visible()
@@ -141,12 +147,91 @@ def test_loss_lab_opens_and_follows_a_slider(page):
     page.get_by_text("Where does each loss lead?").wait_for()
     page.wait_for_timeout(500)
     wait_for_picture(page)
-    assert page.locator(".js-plotly-plot:visible").count() == 2
+    assert page.locator(".js-plotly-plot:visible").count() == 1
     before = bars(page)
     page.get_by_role("slider", name="DIST2Loss: α").press("End")
     page.wait_for_timeout(800)
     wait_until_idle(page)
     assert bars(page) != before
+
+
+def test_arrow_keys_step_through_the_digits_but_not_while_typing(page):
+    ask(page, "12 + 35 = ")
+    page.get_by_role("heading", name="Which digit comes next?").click()
+    page.keyboard.press("ArrowLeft")
+    settle(page)
+    page.keyboard.press("ArrowLeft")
+    settle(page)
+    assert page.url.endswith("position=2")
+    page.get_by_role("textbox", name="Prompt").focus()
+    page.keyboard.press("ArrowLeft")
+    settle(page)
+    assert page.url.endswith("position=2")
+
+
+def test_link_opens_the_same_picture_in_a_second_browser_and_after_a_reload(page, chromium):
+    ask(page, "7 & 8 = <b>9</b> ")
+    page.locator(".st-key-digit-1 button").click()
+    settle(page)
+    page.get_by_text("Overlay", exact=True).click()
+    settle(page)
+    other = chromium.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    other.goto(page.url)
+    wait_for_picture(other)
+    points = ".js-plotly-plot:visible .scatterlayer path"
+    shapes = page.locator(points).evaluate_all("all => all.map(p => p.getAttribute('d'))")
+    for opened in (other, page):
+        if opened is page:
+            page.reload()
+            wait_for_picture(page)
+        assert opened.get_by_role("textbox", name="Prompt").input_value() == "7 & 8 = <b>9</b> "
+        assert strip(opened) == ["7", "8", "9", "?"]
+        assert opened.locator(points).evaluate_all("all => all.map(p => p.getAttribute('d'))") == shapes
+    other.close()
+
+
+def test_widgets_in_a_closed_popover_keep_what_the_link_says(page, server):
+    page.goto(f"{server.url}/?temperature=0.5&reference=mle")
+    wait_for_picture(page)
+    page.get_by_role("button", name="Sample again").click()
+    settle(page)
+    page.get_by_role("button", name="T = 0.50").click()
+    assert page.get_by_role("spinbutton", name="Temperature").input_value() == "0.50"
+
+
+def test_table_and_picture_can_be_saved(page, tmp_path):
+    for name, begin in (("CSV", b"index,text,place"), ("JSON", b"{")):
+        with page.expect_download() as saved:
+            page.get_by_role("button", name=name, exact=False).first.click()
+        saved.value.save_as(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(begin)
+    page.get_by_text("SVG", exact=True).click()
+    settle(page)
+    page.locator(".js-plotly-plot:visible").hover()
+    with page.expect_download() as saved:
+        page.locator(".js-plotly-plot:visible .modebar-btn").click()
+    assert saved.value.suggested_filename == "delcore-panels-4.svg"
+
+
+def test_steps_play_and_keep_what_stands_still(page, server):
+    page.goto(f"{server.url}/loss_lab?tab=Gradient+steps&steps=10")
+    wait_for_picture(page)
+    before = bars(page)
+    page.locator("text=▶ play").locator("visible=true").first.click()
+    page.wait_for_timeout(2500)
+    assert len(bars(page)) == len(before) == 7 * 20
+
+
+def test_page_left_and_opened_again_is_as_it_was(page):
+    ask(page, "12 + 35 = ")
+    page.get_by_role("link", name="Loss lab").click()
+    page.get_by_text("Where does each loss lead?").wait_for()
+    settle(page)
+    assert page.url.endswith("/loss_lab") and page.get_by_text("cannot be used").count() == 0
+    page.get_by_role("link", name="Explore").click()
+    page.get_by_text("Which digit comes next?").wait_for()
+    wait_for_picture(page)
+    assert strip(page) == ["1", "2", "3", "5", "?"]
 
 
 @pytest.mark.parametrize("path", ["/", "/loss_lab"])

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -83,8 +85,9 @@ def test_folder_without_checkpoints_has_no_newest(tmp_path):
 
 
 def test_save_that_was_cut_short_leaves_nothing_that_counts(two):
-    (two / ".writing-00000030").mkdir()
-    (two / ".writing-00000030" / STATE).write_bytes(b"half")
+    for step in (27, 30):
+        (two / f".writing-000000{step}").mkdir()
+        (two / f".writing-000000{step}" / STATE).write_bytes(b"half")
     assert newest_checkpoint(two).name == "step-00000020"
     save_checkpoint(two, 30, state_of(30))
     assert newest_checkpoint(two).name == "step-00000030"
@@ -131,3 +134,24 @@ def test_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path, monkeypatch
         write_whole(file, "other")
     assert file.read_text(encoding="utf-8") == '{\n "α": 0.1\n}\n'
     assert [path.name for path in file.parent.iterdir()] == ["results.json"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only there is it known which processes run")
+def test_what_killed_writers_left_goes_with_the_next_write_and_that_of_living_ones_stays(tmp_path, monkeypatch):
+    file = tmp_path / "results.json"
+    names = []
+    write = checkpoints.write_synced
+    monkeypatch.setattr(checkpoints, "write_synced", lambda path, how: (names.append(path.name), write(path, how)))
+    write_whole(file, "first")
+    (own,) = names
+    assert own.startswith(checkpoints.WRITING)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for number in (dead.pid, 10**30, os.getppid(), "x"):
+        (tmp_path / own.replace(str(os.getpid()), str(number))).write_text("half")
+    elsewhere = tmp_path / f"{checkpoints.WRITING}results.json-elsewhere-{dead.pid}"
+    elsewhere.write_text("half")
+    write_whole(file, "whole")
+    left = {path.name.removeprefix(own.removesuffix(str(os.getpid()))) for path in tmp_path.iterdir()}
+    assert left == {str(os.getppid()), "x", elsewhere.name, file.name}
+    assert file.read_text() == "whole"

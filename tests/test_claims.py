@@ -213,6 +213,7 @@ def test_text_says_where_nothing_is_separated():
     assert interval_text(Interval(-0.1, -0.2, 0.1, 5)) == "−0.100 (−0.200 to +0.100, not separated)"
     assert interval_text(Interval(-0.1, -0.2, -0.05, 5)) == "−0.100 (−0.200 to −0.050)"
     assert interval_text(Interval(0.1, None, None, 1)) == "+0.100 (one seed, no interval)"
+    assert interval_text(Interval(0.0002, 0.0001, 0.0003, 5)) == "+0.00020 (+0.00010 to +0.00030)"
 
 
 def test_numbers_of_a_claim_are_those_of_the_data(tmp_path):
@@ -260,6 +261,18 @@ def test_readme_without_its_markers_is_one_line_and_nothing_is_written(tmp_path,
     assert not (tmp_path / CLAIMS_FILE).exists()
 
 
+def test_study_without_a_variant_or_its_runs_is_one_line(tmp_path, capsys):
+    papers_world().write(tmp_path)
+    lines = (tmp_path / "losses" / "runs.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "losses" / "runs.csv").write_text("".join(line for line in lines if not line.startswith("emo,")))
+    command = ["claims", "--out", str(tmp_path), "--readme", str(tmp_path / "README.md")]
+    assert main(command) == 2
+    assert capsys.readouterr().err == "error: runs.csv lacks emo, or its gap_nats ('emo'); run the study again.\n"
+    (tmp_path / "losses" / "runs.csv").unlink()
+    assert main(command) == 2
+    assert capsys.readouterr().err == "error: The study losses has results.json but no runs.csv; run it again.\n"
+
+
 def test_folder_without_studies_is_refused(tmp_path):
     with pytest.raises(InputError, match="There are no studies"):
         read_evidence(tmp_path)
@@ -291,9 +304,22 @@ def test_committed_table_is_that_of_the_committed_ledger(committed):
     assert put_table(readme, read_claims()) == readme, f"run `{claims.COMMAND}` again"
 
 
-def test_committed_claims_are_ten_with_known_verdicts_and_links_that_lead_somewhere(committed):
+def test_committed_claims_are_ten_with_known_verdicts(committed):
     found = read_claims()
     assert [claim.number for claim in found] == list(range(1, 11)) and len(RULES) == 10
     assert {claim.verdict for claim in found} <= set(VERDICTS)
-    for claim in found:
-        assert (ROOT / "notebooks" / claim.link.split("#")[0]).is_file(), claim.link
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.claim)
+def test_link_of_a_claim_leads_to_a_heading_of_a_notebook(rule, committed):
+    name, anchor = rule.link.split("#")
+    cells = json.loads((ROOT / "notebooks" / name).read_text(encoding="utf-8"))["cells"]
+    lines = [line.strip() for cell in cells if cell["cell_type"] == "markdown" for line in cell["source"]]
+    assert anchor in [line.lstrip("# ").replace(" ", "-") for line in lines if line.startswith("#")]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.claim)
+def test_figure_of_a_claim_is_an_analysis_or_a_measure_of_a_study_it_needs(rule):
+    study, _, measure = rule.figure.partition(":")
+    assert rule.figure in ("places", "criteria") or study in rule.needs
+    assert not measure or measure == "similarity" or measure in {name for _, name in COLUMNS}

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from delcore import TrainConfig, cli, load_model, models, prepare, train
-from delcore.models import EMBEDDED_NAMES
+from delcore.losses import LOSSES
+from delcore.models import EMBEDDED_NAMES, read_record
 from tests import tokenizers_for_tests as tokenizers
 from tests.models_for_tests import copy_of, save_tiny
 
@@ -67,6 +68,13 @@ def test_help_of_each_command_names_its_options(capsys, command):
     code, out, err = run_cli(capsys, command, "--help")
     assert (code, err) == (0, "")
     assert out.startswith(f"usage: delcore {command}")
+
+
+@pytest.mark.parametrize("command", [("probe",), ("train",), ("sweep",), ("bench", "loss")], ids=" ".join)
+def test_help_names_the_losses(capsys, command):
+    _, out, _ = run_cli(capsys, *command, "--help")
+    listed = [*EMBEDDED_NAMES] if command == ("probe",) else [*LOSSES]
+    assert ", ".join(listed) in " ".join(out.split())
 
 
 def test_help_names_each_command(capsys):
@@ -469,10 +477,30 @@ def test_sweep_does_not_pass_over_runs_of_other_data_or_length(capsys, tiny_fold
     assert ("data_sha256" if change == "data" else "max_length") in err
 
 
-def test_sweep_refuses_an_option_that_one_of_its_losses_does_not_take_before_any_run(capsys, tiny_folder, tmp_path):
-    argv = sweep_argv(tiny_folder, tmp_path / "sweep", "--losses", "del,mle", "--set", "place=none")
-    assert_refused(capsys, *argv, words=["place"])
+@pytest.mark.parametrize(
+    ("losses", "option", "words"),
+    [
+        ("del,mle", "tau=2", ["none of the losses takes it", "place"]),
+        ("mle", "place=none", ["none of the losses takes it; they take no options"]),
+        ("del,mle", "alpha=2", ["none of the losses takes it", "--alpha"]),
+        ("del,mle", "place=nowhere", ["`place`"]),
+    ],
+)
+def test_sweep_refuses_an_option_that_none_of_its_losses_takes_before_any_run(
+    capsys, tiny_folder, tmp_path, losses, option, words
+):
+    argv = sweep_argv(tiny_folder, tmp_path / "sweep", "--losses", losses, "--set", option)
+    assert_refused(capsys, *argv, words=words)
     assert not (tmp_path / "sweep").exists()
+
+
+def test_option_of_a_sweep_goes_to_the_losses_that_take_it(capsys, tiny_folder, tmp_path):
+    argv = sweep_argv(tiny_folder, tmp_path / "sweep", "--seeds", 1, "--set", "place=none")
+    code, _, err = run_cli(capsys, *argv)
+    assert code == 0
+    assert "`place` is set for del; the other losses do not take it." in err
+    options = {loss: read_record(tmp_path / "sweep" / f"{loss}-0")["settings"]["options"] for loss in ("mle", "del")}
+    assert options == {"mle": {}, "del": {"place": "none"}}
 
 
 @pytest.mark.slow

@@ -15,7 +15,8 @@ ROOT = Path(delcore.__file__).parent
 LEVELS = [
     {"errors", "versions", "_panels"},
     {"digits", "arithmetic", "checkpoints", "programs", "answers", "intervals", "workshop"},
-    {"losses", "data", "digit_tokens", "templates", "_hub"},
+    {"losses", "data", "digit_tokens", "templates", "_hub", "_mixtures"},
+    {"generation"},
     {"equilibria", "bench", "trainers", "sources", "loss_model", "readout", "pretrained"},
     {"_gguf"},
     {"config", "models"},

@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.test_dashboard import APP
+from tests.pages_for_tests import APP
 
 
 def small_page():

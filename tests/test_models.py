@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -175,7 +176,21 @@ def test_folder_without_config_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "./none", "../none/of/these", "~/no-such-model", "a/b/c"])
 def test_missing_path_is_refused_and_named(name):
-    assert name in refusal(name)
+    message = refusal(name)
+    assert name in message
+    assert "there is no such folder" in message
+    assert "hub" not in message
+
+
+def test_name_of_a_run_that_is_not_there_is_told_as_a_missing_folder(tmp_path, monkeypatch, offline):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("runs/del-0", "runs/mle-0"):
+        Path(folder).mkdir(parents=True)
+    message = refusal("runs/dle-0")
+    assert "'runs/dle-0': there is no such folder" in message
+    assert "runs holds del-0, mle-0." in message
+    assert "hf download" not in message
+    assert "There is no folder other/model here, and the hub cannot be reached" in refusal("other/model")
 
 
 def test_file_that_is_no_model_is_refused(tmp_path):

@@ -127,6 +127,16 @@ def test_samples_that_cannot_be_dealt_out_are_refused_once(tmp_path, model):
     assert not (tmp_path / "run").exists()
 
 
+def test_sweep_of_two_processes_gives_one_table(tmp_path, model):
+    argv = ["sweep", "--losses", "mle,del", "--seeds", 1, *command(model, tmp_path / "sweep")[1:]]
+    codes, said = run_group(*argv, errors=tmp_path / "e")
+    assert codes == [0, 0], said
+    for line in ("Saved table.md", "| loss |", "| `del` |", "run 2 of 2"):
+        assert said.count(line) == 1, said
+    assert "Traceback" not in said
+    assert (tmp_path / "sweep" / "figure.html").is_file()
+
+
 def test_bad_input_of_two_processes_is_one_line(tmp_path, model):
     codes, said = run_group(*command(model, tmp_path / "run", "--loss", "dell"), errors=tmp_path / "e")
     assert codes == [2, 2]

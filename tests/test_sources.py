@@ -23,7 +23,7 @@ TALK = {"messages": [{"role": "user", "content": "1+2?"}, {"role": "assistant", 
 @pytest.fixture
 def datasets(tmp_path_factory, monkeypatch):
     """The package, with a cache of its own."""
-    package = pytest.importorskip("datasets", reason='datasets comes with pip install "delcore[train]"')
+    package = pytest.importorskip("datasets", reason='datasets comes with pip install -e ".[train]"')
     monkeypatch.setattr(package.config, "HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
     return package
 
@@ -194,6 +194,40 @@ def test_folder_of_splits_gives_the_one_asked_for(datasets, tmp_path):
     assert list(load_samples(str(tmp_path), split="test")) == [Sample("2+2?\n", "4")]
     assert len(load_samples(str(tmp_path), split="train[:30%]")) == 3
     assert_refused(tmp_path, "has no split 'dev'; it has train, test. Name one with --split.", split="dev")
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("gsm8ktrain.jsonl", "gsm8ktest.jsonl"), "mixes splits that would be read as one: gsm8ktest.jsonl"),
+        (("main/train.jsonl", "socratic/train.jsonl"), "several sets that would be read as one: main/train.jsonl"),
+        (("main/train/0.jsonl", "socratic/train/0.jsonl"), "several sets that would be read as one"),
+        (("a/1.jsonl", "b/2.jsonl"), "several sets that would be read as one: a/1.jsonl, b/2.jsonl. Name the folder"),
+    ],
+)
+def test_folder_that_mixes_splits_or_sets_is_refused(datasets, tmp_path, names, words):
+    for name in names:
+        written(tmp_path / name, ADD)
+    assert_refused(tmp_path, f"`--data` folder {tmp_path}", words)
+
+
+@pytest.mark.parametrize(
+    ("names", "read", "said"),
+    [
+        (("a.jsonl", "b.jsonl"), 2, "the rows of 2 files are taken together: a.jsonl, b.jsonl."),
+        (("train.jsonl", "extra.jsonl"), 1, "left out, as their names tell no split: extra.jsonl."),
+        (("train.jsonl", "test.jsonl"), 1, None),
+        (("train/0.jsonl", "test/0.jsonl"), 1, None),
+        (("train-0.jsonl", "train-1.jsonl"), 2, None),
+        (("latest.jsonl",), 1, None),
+    ],
+)
+def test_files_of_a_folder_that_are_merged_or_left_out_are_told(datasets, tmp_path, names, read, said):
+    for name in names:
+        written(tmp_path / name, ADD)
+    lines = []
+    assert len(load_samples(str(tmp_path), say=lines.append)) == read
+    assert lines == ([f"{tmp_path}: {said}"] if said else [])
 
 
 def test_folder_that_changes_is_read_anew(datasets, tmp_path):
@@ -387,6 +421,13 @@ def test_hub_that_cannot_be_reached_is_known_at_once_and_only_the_cache_is_asked
     assert datasets.config.HF_HUB_OFFLINE is False
 
 
+def test_file_that_is_missing_beside_others_is_no_problem_of_the_hub(datasets, tmp_path, monkeypatch):
+    monkeypatch.setattr(_hub, "hub_reachable", lambda: False)
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "data" / "train.jsonl", ADD)
+    assert_refused("data/trian", "there is no file or folder 'data/trian'", "data holds train.jsonl.")
+
+
 def test_missing_package_is_named_with_the_extra_that_brings_it(tmp_path, monkeypatch):
     written(tmp_path / "a.jsonl", ADD)
     original = builtins.__import__
@@ -399,7 +440,7 @@ def test_missing_package_is_named_with_the_extra_that_brings_it(tmp_path, monkey
     monkeypatch.delitem(sys.modules, "datasets", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     for source in (str(tmp_path), "some/set"):
-        assert_refused(source, 'needs a package more: pip install "delcore[train]"')
+        assert_refused(source, 'needs a package more: pip install -e ".[train]"')
     assert list(load_samples(str(tmp_path / "a.jsonl"))) == [ADDED]
 
 

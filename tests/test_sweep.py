@@ -7,7 +7,7 @@ import pytest
 
 from delcore import InputError, TrainConfig, train
 from delcore import sweep as sweep_module
-from delcore.sweep import format_rows, parse_losses, sweep, tabulate, write_tables
+from delcore.sweep import format_rows, parse_losses, read_table, sweep, tabulate, write_tables
 
 
 def base(out, **changes):
@@ -94,3 +94,17 @@ def test_table_shows_value_and_paired_difference():
     text = format_rows(tabulate({"mle": {0: final(1.0)}, "del": {0: final(1.25)}}))
     assert "| `mle` | 1.0000 |" in text
     assert "| `del` | 1.2500 (+0.2500) |" in text
+
+
+def test_table_is_read_as_it_was_written(tmp_path):
+    rows = tabulate({"mle": {0: final(1.0), 1: final(5.0)}, "del": {0: final(1.5)}})
+    write_tables(tmp_path, rows)
+    assert read_table(tmp_path) == rows
+
+
+@pytest.mark.parametrize("content", [None, "{", "[1]", '[{"loss": "mle"}]'])
+def test_table_that_is_missing_or_damaged_is_refused(tmp_path, content):
+    if content:
+        (tmp_path / "table.json").write_text(content)
+    with pytest.raises(InputError, match=r"table\.json"):
+        read_table(tmp_path)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import cache
+import cache_results
 import links
 import parts
 import streamlit as st
@@ -40,7 +41,7 @@ def show_page() -> None:
     """A stored result at once; no choice but a model that the user names needs more than the stored cosines."""
     st.header("Do digits lie in the order of their numbers?", anchor=False)
     try:
-        study = cache.read_study("embeddings")
+        study = cache_results.read_embeddings()
     except InputError as error:
         parts.show_problem("There are no stored results.", error)
         return
@@ -158,7 +159,7 @@ def show_tsne(row: dict[str, Any]) -> None:
     with st.container(horizontal=True):
         perplexity = st.slider("Perplexity (1 ≤ p < 10)", 1.0, 9.9, step=0.1, key="perplexity")
         seed = st.number_input("Seed", 0, 9999, key="seed")
-    found = cache.project_tsne(tuple(map(tuple, row["similarity"])), perplexity, seed)
+    found = cache_results.project_tsne(tuple(map(tuple, row["similarity"])), perplexity, seed)
     kept = found.kept_neighbours[0, 0]
     alt = f"t-SNE of the ten digits, perplexity {perplexity:g}, seed {seed}; {kept:.0%} of the nearest digits are kept."
     parts.show_figure(plots.untitled(plots.plot_tsne(found), PAIR_HEIGHT - CONTROLS_HEIGHT), "tsne", alt)

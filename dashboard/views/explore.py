@@ -27,7 +27,7 @@ COLUMNS = {
     "verdict": ("than {}", None, "alike: entropies differ by at most 0.02 nats"),
     "top_digit": ("top digit", "%d", "the most probable digit, which greedy decoding would take"),
     "top_probability": ("its probability", "%.3f", "how often a sampled digit is the top digit, from 0 to 1"),
-    "draws": ("ten sampled digits", None, "drawn at this temperature; the dice give other ones"),
+    "draws": ("ten sampled digits", None, "drawn at this temperature; the dice below give other ones"),
     "expected_digit": ("expected value", "%.2f", "mean of the digit, from 0 to 9"),
     "digit_mass": ("digit mass", "%.4f", "share of the whole softmax on the ten digits, at temperature 1"),
 }
@@ -142,22 +142,21 @@ def show_answer(record: dict[str, Any], continuation: str) -> None:
 
 def ask_view() -> None:
     """How the picture is drawn, at which temperature, against what."""
-    with st.container(horizontal=True, vertical_alignment="bottom", key="controls"):
-        st.segmented_control("View", VIEWS, key="view", required=True)
-        st.number_input(
-            "Temperature",
-            compare.COLDEST,
-            compare.HOTTEST,
-            step=0.05,
-            format="%.2f",
-            key="temperature",
-            width=140,
-            help="Probabilities are p^(1/T), normalised: below 1 sharper, above 1 flatter.",
-        )
-        st.segmented_control("Compare with", compare.REFERENCES, format_func=_told, key="reference", required=True)
-        st.button(
-            "Sample again", icon=":material/casino:", help="Draw ten other digits for the table", on_click=_throw_dice
-        )
+    state = st.session_state
+    links.hold("temperature", "reference")
+    with st.container(horizontal=True, key="controls"):
+        st.segmented_control("View", VIEWS, key="view", required=True, label_visibility="collapsed")
+        with st.popover(f"T = {state.temperature:.2f}, against {_told(state.reference)}", icon=":material/tune:"):
+            st.number_input(
+                "Temperature",
+                compare.COLDEST,
+                compare.HOTTEST,
+                step=0.05,
+                format="%.2f",
+                key="temperature",
+                help="Probabilities are p^(1/T), normalised: below 1 sharper, above 1 flatter.",
+            )
+            st.segmented_control("Compare with", compare.REFERENCES, format_func=_told, key="reference", required=True)
 
 
 def _throw_dice() -> None:
@@ -178,7 +177,7 @@ def show_picture(
     ghost = everyone[against]["probabilities"]
     panels = {name: values for name, values in p.items() if name != against} or p
     rows = compare.tabulate(models, reference[1], 0)
-    notes = {r["model"]: f"{r['entropy_nats']:.2f} nats ({r['gap_nats']:+.2f} to {_short(reference[0])})" for r in rows}
+    notes = {row["model"]: _note(row, _short(reference[0])) for row in rows}
     alt = _describe(rows, reference[0])
     drawn: dict[str, Any] = {"truth": truth, "notes": notes}
     if st.session_state.view == "Overlay":
@@ -190,6 +189,10 @@ def show_picture(
         draw = plots.plot_small_multiples
         parts.show_panels(lambda c: draw(panels, ghost=ghost, ghost_name=against, columns=c, **drawn), "panels", alt)
     st.caption(_judge(rows, reference, law))
+
+
+def _note(row: dict[str, Any], reference: str) -> str:
+    return f"{row['entropy_nats']:.2f} nats ({round(row['gap_nats'], 2) + 0.0:+.2f} to {reference})"
 
 
 def _short(reference: str) -> str:
@@ -228,6 +231,8 @@ def show_numbers(
     columns = {key: (title.format(_short(reference[0])), *rest) for key, (title, *rest) in COLUMNS.items()}
     rows = compare.tabulate(models, reference[1], state.seed)
     parts.show_table(rows, columns, "Entropy, sharpness, top digit, sampled digits and digit mass of each model")
+    again = "Draw ten other digits for the table; all models share the dice"
+    st.button("Sample again", icon=":material/casino:", help=again, on_click=_throw_dice)
     family = [name for name in EMBEDDED_NAMES if name in models] or ["base"]
     code = snippets.explore_code(
         record["prompt"], continuation, chosen, family, compare.named_others(), context, state.temperature
@@ -238,7 +243,8 @@ def show_numbers(
 
 def show_all_digits(record: dict[str, Any], contexts: list[str | None]) -> None:
     """Every digit of the text under one model: how probable it was, and what stood above it."""
-    with st.expander("All digits of this text under one model", expanded=False):
+    links.hold("told_by")
+    with st.expander("All digits of this text under one model", expanded=False, key="all-digits"):
         name = st.selectbox("Model", EMBEDDED_NAMES, format_func=plots.title_of, key="told_by")
         rows = []
         for position, context in zip(record["positions"], contexts, strict=True):

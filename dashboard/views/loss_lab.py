@@ -27,7 +27,7 @@ COLUMNS = {
 FORMULAS = {
     "mle": r"$\mathrm{CE} = -\log q_c$",
     "mixce": r"$[\eta + (1-\eta)\,\mathrm{sg}(q_c)]\,\mathrm{CE}$",
-    "emo": r"$\tfrac12\left(\mathrm{CE} + \mathrm{sg}(\min(\mathrm{CE}/e,\ \mathrm{cap}))\,e\right)$, $e = 1 - q_c$",
+    "emo": r"$\tfrac12(\mathrm{CE} + \mathrm{sg}(r)\,e)$, $e = 1 - q_c$, $r = \min(\mathrm{CE}/e,\ \mathrm{cap})$",
     "ntl_was": r"$\mathrm{CE} + \alpha \sum_k \lvert k-c\rvert\,\hat p_k$",
     "ntl_mse": r"$\mathrm{CE} + \alpha\,(\sum_k k\,\hat p_k - c)^2$",
     "dist2": r"$\mathrm{CE} + \alpha\,\mathrm{KL}(g \,\Vert\, \hat p)$, $g = \mathrm{softmax}(-(k-c)^2/\tau)$",
@@ -98,7 +98,7 @@ def show_equilibria(results: list[dict[str, Any]], at: Situation) -> None:
             + ", ".join(f"{plots.TITLES[name]} {note}" for name, note in notes.items()),
             columns=(3, 2),
         )
-    with formulas:
+    with formulas, st.container(key="formulas", gap="small"):
         show_formulas(at)
 
 
@@ -109,7 +109,7 @@ def show_formulas(at: Situation) -> None:
     )
     for name, formula in FORMULAS.items():
         chosen = ", ".join(f"{SIGNS[key]} = {value}" for key, value in at.losses[name].items() if value != "none")
-        st.markdown(f"**{plots.TITLES[name]}** {formula}" + (f"  \n:small[{chosen}]" if chosen else ""))
+        st.markdown(f"**{plots.TITLES[name]}** :small[{chosen}]  \n{formula}")
 
 
 def show_prediction(results: list[dict[str, Any]], at: Situation) -> None:
@@ -142,12 +142,16 @@ def show_prediction(results: list[dict[str, Any]], at: Situation) -> None:
 def show_steps(results: list[dict[str, Any]], at: Situation) -> None:
     """Gradient steps from the prediction, as an animation."""
     with st.container(horizontal=True, key="steps-controls"):
+        aim = st.selectbox("True digit", knobs.AIMS, format_func=lambda aim: knobs.AIMS[aim], key="aim")
         steps = st.slider("Gradient steps k", 5, 100, step=5, key="steps")
         rate = st.slider("Rate (logits per unit of gradient)", 0.1, 5.0, step=0.1, key="rate")
-    aim = f"label {at.true_digit}" if isinstance(at.true_digit, int) else "expected gradient under the true law"
     start = "the true law" if at.predicted == at.law else "the prediction"
-    st.caption(f"**Gradient steps** on eleven logits in float64, from {start} (grey), {aim}. Press play below.")
-    paths = cache_lab.follow_losses(at.predicted, at.true_digit, at.losses, at.mass, steps, rate)
+    st.caption(
+        f"**Gradient steps** on the logits, in float64, from {start} (grey): press play below the picture. "
+        "Where the true digit is drawn from the law, each loss walks to its own equilibrium."
+    )
+    label = at.law if aim == knobs.AVERAGE else at.true_digit
+    paths = cache_lab.follow_losses(at.predicted, label, at.losses, at.mass, steps, rate)
     parts.show_panels(
         lambda c: plots.plot_loss_steps(paths, truth=at.law, columns=c),
         "steps",

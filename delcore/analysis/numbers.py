@@ -179,7 +179,7 @@ def _note_of_dot(dot_before: bool, before: bool, after: bool, in_number: bool) -
         return "a dot after a dot joins nothing"
     if after:
         return "one of several dots: every run of digits is an integer"
-    return "no digit follows: the dot ends the number" if before else ""
+    return "no digit token follows: the dot ends the number" if before else ""
 
 
 def _note_between(piece: str, before: bool, after: bool) -> str:

@@ -94,8 +94,8 @@ def scan_pull(losses: Sequence[str], probabilities: Sequence[float]) -> Measured
     token = np.array([_pull("mle", prediction) for prediction in predictions])
     pulls = np.array([[_pull(name, prediction) for prediction in predictions] for name in losses]) / token
     axes = (Axis("loss", "", tuple(losses)), Axis("probability of the true digit", "", tuple(probabilities)))
-    name = "pull on the true digit, as a share of cross-entropy's"
-    return Measured(name, "", axes, pulls, np.ones(pulls.shape, int), Provenance())
+    counts = np.ones(pulls.shape, int)
+    return Measured("pull on the true digit (cross-entropy: 1)", "", axes, pulls, counts, Provenance())
 
 
 def _pull(name: str, prediction: Sequence[float]) -> float:

@@ -9,8 +9,8 @@ Every text gets two readings, side by side:
 - `flexible`: the strict reading, or without one the last number, list, formula or option that could be an answer.
 
 What cannot be read is None, never a guess. Before reading, the text is cut where the next question begins, and loses
-its drawings: Asymptote code holds no answers. Whether a text was cut for want of room it does not tell; who knows, as
-`delcore.benchmarks.scoring` does, leaves out what was not finished.
+its drawings, as Asymptote code holds no answers, and GSM8K's calculator marks, whose results stay. Whether a text was
+cut for want of room it does not tell; who knows, as `delcore.benchmarks.scoring` does, leaves out the unfinished.
 
 Decisions:
 
@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from delcore.answers import choices, expressions, numbers
 from delcore.answers.equality import equal_expressions
-from delcore.answers.plain import unify
+from delcore.answers.plain import unify, without_calculations
 from delcore.answers.statements import cut_at_next_question, find_statements, last_boxes, without_drawings
 from delcore.answers.written import number_key
 from delcore.errors import InputError
@@ -114,7 +114,7 @@ def read_answer(kind: str, text: str, *, options: str = OPTIONS) -> Reading:
     Reading(strict=None, flexible=None)
     """
     _check_kind(kind)
-    text = without_drawings(cut_at_next_question(text))
+    text = without_calculations(without_drawings(cut_at_next_question(text)))
     if kind == "choice":
         if (
             not options

@@ -1,7 +1,8 @@
 """Reading option letters as people write them: "C", "(b)", "b)", "**C**", "option C", "I would go with B - …".
 
 A letter that is also a word is an option only where it cannot be the word: lower-case letters in brackets, before a
-bracket or at an end; "A" and "I" not before a word that could follow the article or the pronoun.
+bracket or at an end; "A" and "I" not before a word that could follow the article or the pronoun. A letter that nobody
+states to be the answer is no option either where it names something: "Machine B", "point C", "B takes 5 days".
 """
 
 import re
@@ -47,6 +48,31 @@ _DENIED_BEFORE = re.compile(
 )
 _DENIED_AFTER = re.compile(
     r"[)\]*.:]*+\s(?:is|are|was|can|cannot|can't|does|do)\s?(?:not|n't|wrong|incorrect|false|impossible|out)\b"
+)
+
+# A letter behind a noun is a name. Which words are nouns nobody can tell, but for some that benchmarks use, for those
+# written with a capital, and for those that stand before several letters: "the machine A … the machine B".
+_WORD_BEFORE = re.compile(r"(?<![A-Za-z])(?P<word>[A-Za-z]{3,}+)\s\Z")
+_THINGS = frozenset(
+    """account alloy angle bag bank basket block boat box branch brand bus camp candidate car card city class club coin
+    column company container country cup die edge engine equation event factory family figure firm function fund game
+    gate girl glass graph group hose house item jar line list machine man market matrix mixture model node number office
+    part partner path pen person pipe plan plane plant player point pool product project pump region road room row
+    school score section segment series set shelf ship shop side sphere square station store student system table tank
+    tap team town train triangle truck type urn valve variable vertex vessel village woman worker""".split()
+)
+_NO_THINGS = frozenset(
+    """alternative and answer answers are because been being best both but choice choices choose chose clearly correct
+    either equal equals final for from gave get gets give gives giving got guess hence just leave leaves leaving letter
+    like likely made make makes match matches maybe mean means must namely neither nor not only option options perhaps
+    pick picked response right say says select selected should since that the then therefore this thus was with would
+    """.split()
+)
+_ACTS = re.compile(
+    r"\s(?:(?:can|could|will|would|may|might)\s(?!be\b)|(?:had|has|have)\s(?!to\sbe\b)"
+    r"|(?:alone|together|takes?|took|gets?|got|gave|gives|does|did|needs|needed|works?|worked|runs?|ran|travels?|started"
+    r"|starts|finishes|finished|fills|filled|earns|earned|invests|invested|receives|received|owes|buys|bought|sells|sold"
+    r"|pays|paid|wins|won|draws|drew|walks|walked|drives|drove|left|joins|joined|scores|scored|produces|produced)\b)"
 )
 
 # "A:" with nothing behind it is how a dialogue announces an answer that does not come.
@@ -170,12 +196,26 @@ def _last(text: str, options: str) -> str | None:
 
 def _stands(text: str, match: re.Match[str]) -> bool:
     letter, start = match["letter"], match.start()
-    if not _is_letter(text, start, letter) or _denied(text, start, match.end()):
+    if not _is_letter(text, start, letter) or _denied(text, start, match.end()) or _is_name(text, start):
         return False
     if letter.isupper():
         return True
     # A lower-case letter at the end of a sentence is a variable; in front of a bracket it is an option.
     return text[start + 1 : start + 2] in (")", "]")
+
+
+def _is_name(text: str, start: int) -> bool:
+    """Whether a letter without any mark names a thing or a person of the question."""
+    if _ACTS.match(text, start + 1):
+        return True
+    before = _WORD_BEFORE.search(text[max(0, start - 30) : start])
+    if before is None or text[start + 1 : start + 2] == ")":
+        return False
+    word = before["word"]
+    if word.lower() in _NO_THINGS or word.lower().endswith("ly"):
+        return False
+    others = {match[1] for match in re.finditer(rf"(?i:\b{word})\s([A-Z])(?![\w'])", text)}
+    return word.lower() in _THINGS or word[0].isupper() or len(others) > 1
 
 
 def _listed(text: str, options: str) -> set[int]:

@@ -43,11 +43,17 @@ _UNITS = re.compile(
     r"(?:\s?(?:[A-Za-z]{4,}+|[cmk]m|[mk]?g|m[lL]|ft|in|yd|lbs?|oz|hrs?|min|sec|mph|am|pm|days?|men|sq)\b\.?"
     r"(?:\^\{?\d\}?)?+){0,3}[\s.]*+"
 )
+# "(10.50) dollars", and a group of TeX: {10.50}
+_WRAPPED_NUMBER = re.compile(r"[({](-?[\d.]++)[)}]\s?([A-Za-z .]*+)")
 _GROUPED = re.compile(r"[(\[](\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*)[)\]]")
 _TOKENS = re.compile(r"\\(?:begin|end)\{\w+\*?\}|\\[A-Za-z]++|\\.|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|.", re.DOTALL)
 _OPENING = {"(", "[", "{", "\\{", "\\langle"}
 _CLOSING = {")", "]", "}", "\\}", "\\rangle"}
-_NAME = re.compile(r"(?:\\?[A-Za-z]+|[A-Za-z])(?:_(?:\w|\{\w+\}))?'*(?:\([A-Za-z\\,]+\))?")
+# A quantity: x, f(x), \theta, p(5), P(1,2), \sin D, m\angle ABC, |AB|, \overline{AB}.
+_NAME = re.compile(
+    r"(?:\\?[A-Za-z]+|[A-Za-z])(?:_(?:\w|\{\w+\}))?'*(?:\((?:[A-Za-z\\,]+|-?[\d.,/]+)\))?"
+    rf"|m?\\(?:{_FUNCTIONS}|angle) ?(?:[A-Z]{{1,3}}|\\[a-z]+)|\|[A-Z]{{2}}\||\\overline\{{[A-Z]{{2}}\}}"
+)
 _MATRIX = re.compile(r"\\begin\{([pb]?matrix)\}(.*)\\end\{\1\}", re.DOTALL)
 # From the loosest sign to the tightest.
 _LEVELS = (
@@ -99,6 +105,8 @@ def _number(text: str) -> str | None:
     grouped = _GROUPED.fullmatch(text)
     if grouped:
         text = grouped[1]
+    elif wrapped := _WRAPPED_NUMBER.fullmatch(text):
+        text = f"{wrapped[1]} {wrapped[2]}".strip()
     if "=" in text or ("," in text and text[:1] in "([\\"):
         return None
     return bare_number(text, units=_UNITS)
@@ -199,8 +207,11 @@ _VERDICT = re.compile(
     r"\W*(?:not\s)?(?:correct|right|wrong|incorrect|clear|obvious|unknown|(?:as\s)?follows|below|above)\W*"
 )
 _CONCLUDES = re.compile(r"(?:so|thus|hence|then|therefore)\b", re.IGNORECASE)
-# Numbers, the signs between them, and no unknown.
-_CALCULATION = re.compile(r"(?:[\d\s.=+*/^!(){}×÷-]|\\(?:frac|sqrt|times|cdot|div|binom)(?![A-Za-z]))++")
+# Numbers, perhaps with units, the signs between them, and no unknown.
+_CALCULATION = re.compile(
+    r"(?:(?<=\d)\s?[a-z]{4,}+(?=\s?[-+*/=)×÷]|\Z)|[\d\s.=+*/^!(){}×÷-]"
+    r"|\\(?:frac|sqrt|times|cdot|div|binom)(?![A-Za-z]))++"
+)
 _WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}+")
 
 

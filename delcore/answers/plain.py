@@ -80,6 +80,23 @@ def unify(text: str) -> str:
     return text.replace(_GROUPING_SPACE, " ")
 
 
+# The calculator marks of GSM8K, whose result follows: <<16-3=13>>13; cut off, it may not, or the mark has no end.
+_CALCULATOR = re.compile(
+    r"<<(?:[^<>\n]{0,200}=)?\s?(?P<result>[^<>\n=]{0,60})>>(?P<follows>(?=\s?[$€£]?[-+]?\.?\d))?+|<<[-+*/().,=\s\d]*+\Z"
+)
+
+
+def without_calculations(text: str) -> str:
+    """The text without the calculator marks of GSM8K; where nothing follows one, its result does.
+
+    >>> without_calculations("It is 16-3=<<16-3=13>>13 and 2*5=<<2*5=10>>. 7*7=<<7*7")
+    'It is 16-3=13 and 2*5=10. 7*7='
+    """
+    if "<<" not in text:
+        return text
+    return _CALCULATOR.sub(lambda match: "" if match["follows"] is not None else match["result"] or "", text)
+
+
 _WRAPPERS = r"text(?:bf|it|rm|sc|normal)?|mbox|hbox|math(?:rm|bf|it|sf)|boldsymbol|emph|underline|boxed|fbox"
 
 _LATEX: list[tuple[re.Pattern[str], Replacement]] = [
@@ -153,8 +170,7 @@ _MARKUP: list[tuple[re.Pattern[str], Replacement]] = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"(?<=\d)\*\*(?=[+-]?\d)", "^"),
-        # The calculator marks of GSM8K: <<16-3=13>>13.
-        (r"\*\*+|__+|`|</?[a-z]{1,6}>|<<[^<>\n]{0,200}>>", ""),
+        (r"\*\*+|__+|`|</?[a-z]{1,6}>", ""),
         (r"(?:\b[A-Z]{1,2})?\$|[€£¥₹₩₽¢₦₱₫฿]", ""),
         (r"\b(?:[Rr]s\.?|USD|EUR|GBP|INR|CAD|AUD)\s?(?=-?[\d.])", ""),
         (r"(?<=\d)'(?=\d{3}(?!\d))", ","),

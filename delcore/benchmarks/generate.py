@@ -1,7 +1,8 @@
 """Greedy answers to many prompts: in batches of similar lengths, stopped where an answer ends.
 
-A prompt's answer depends on the prompt alone: prompts of a batch are padded on the left and masked, every row has the
-same room as it would have by itself, and a text is cut at the first marker whenever generation came to stop.
+A prompt's answer depends on the prompt alone: prompts of a batch are padded on the left and masked (or asked one by
+one, where a model would mind), every row has the same room as it would have by itself, and a text is cut at the first
+marker whenever generation came to stop.
 """
 
 import itertools
@@ -9,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from delcore.benchmarks.prompts import Cut
-from delcore.readout import append_greedily, end_ids, prompt_ids
+from delcore.generation import answers_alike, check_ids, end_ids
+from delcore.readout import append_greedily, prompt_ids
 
 Finish = Literal["end", "marker", "length", "prompt_too_long"]
 
@@ -45,6 +47,7 @@ def answer_greedily(
     batch_size: int,
     context: int,
     stopped: Callable[[], bool] = lambda: False,
+    say: Callable[[str], None] | None = None,
 ) -> Iterator[Batch]:
     """Answer prompts, the longest first; yields a batch as soon as it is done.
 
@@ -57,15 +60,24 @@ def answer_greedily(
         batch_size: prompts at a time.
         context: tokens that prompt and answer may have together.
         stopped: asked after every token; once it says yes, the answers that are whole are yielded and nothing more.
+        say: told in one line if the model's answers would depend on the batch.
+
+    Raises:
+        InputError: NaN or infinite scores, or token ids that the model does not have.
     """
     ids = {i: prompt_ids(tokenizer, prompt) for i, prompt in prompts.items()}
     ends = end_ids(model, tokenizer)
     too_long = [i for i, tokens in ids.items() if not 0 < len(tokens) < context]
     if too_long:
         yield [(i, Answer("", 0, "prompt_too_long")) for i in too_long]
-    for where, room in _batches(
-        {i: len(ids[i]) for i in ids.keys() - set(too_long)}, max_new_tokens, batch_size, context
-    ):
+    fitting = {i: ids[i] for i in ids.keys() - set(too_long)}
+    check_ids(model, list(fitting.values()))
+    if batch_size > 1 and len(fitting) > 1 and not answers_alike(model, tokenizer, next(iter(fitting.values()))):
+        batch_size = 1
+        if say:
+            say("The model's answers depend on the others in a batch: it is asked one by one, which takes longer.")
+    lengths = {i: len(row) for i, row in fitting.items()}
+    for where, room in _batches(lengths, max_new_tokens, batch_size, context):
         rows = append_greedily(
             model,
             tokenizer,

@@ -47,6 +47,11 @@ def cut_share(records: Sequence[Record]) -> Interval | None:
     return wilson_interval(sum(record["finish"] == "length" for record in records), len(records)) if records else None
 
 
+def count_without_room(records: Sequence[Record]) -> int:
+    """Items that were never answered: their prompt filled the context, or held no tokens. They are unread, so wrong."""
+    return sum(record["finish"] == "prompt_too_long" for record in records)
+
+
 def mean_accuracy(tasks: Sequence[Sequence[Record]], way: str = "strict", *, seed: int = 0) -> Interval | None:
     """Unweighted mean of the accuracies of several tasks; bootstrap over the items within each. None if one is empty.
 

@@ -77,17 +77,33 @@ def _list(text: str, path: Path) -> Iterator[tuple[Any, str]]:
         yield row, f"{path}, row {number}"
 
 
-def read_hub(source: HubSet) -> Iterator[Row]:
+def how_to_fetch(source: HubSet, folder: str = "FOLDER") -> str:
+    """The command that makes a copy of a set where `--data-dir` finds it."""
+    copy = f"{folder}/{source.name.split('/')[1]}"
+    return f"fetch it with `hf download {source.name} --repo-type dataset --local-dir {copy}`"
+
+
+def read_hub(source: HubSet, file: str, copy: Path | None = None) -> Iterator[Row]:
     """The rows of a set of the hub.
 
+    Args:
+        source: the set.
+        file: name of the file that its authors published, for errors.
+        copy: folder with a downloaded copy, in place of the hub.
+
     Raises:
-        InputError: it cannot be fetched; the message says why, and names `--data-dir`.
+        InputError: it cannot be fetched or read; the message says why, and what to give as `--data-dir`.
     """
     for config in source.configs:
-        place = f"{source.name}, {config or 'its one configuration'} ({source.split})"
+        place = f"{copy or source.name}, {config or 'its one configuration'} ({source.split})"
+        remedy = (
+            f"Where there is a network {how_to_fetch(source)}; or put {file} into FOLDER. Then give --data-dir FOLDER."
+        )
         try:
-            data = open_set(source.name, config, source.split)
+            data = open_set(str(copy or source.name), config, source.split, local=copy is not None, remedy=remedy)
         except InputError as error:
-            raise InputError(f"{error} Or name a folder of benchmark files with --data-dir.") from error
+            raise InputError(
+                f"{error} {remedy}" if remedy not in str(error) and copy is None else str(error)
+            ) from error
         for number, fields in enumerate(data, 1):
             yield Row(fields, f"{place}, row {number}")

@@ -7,6 +7,7 @@ With several processes the items are dealt out, each process keeps what it has f
 main one makes the records of them.
 """
 
+import dataclasses
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,23 +20,30 @@ import torch
 from delcore.answers import equal_answers
 from delcore.benchmarks.generate import Answer, Batch, answer_greedily
 from delcore.benchmarks.prompts import CUTS, find_program, program_prompt
-from delcore.benchmarks.records import Parts, PartsFile, check_folder, open_run, read_parts, write_run
+from delcore.benchmarks.records import (
+    Parts,
+    PartsFile,
+    check_folder,
+    drop_parts,
+    open_run,
+    read_parts,
+    spent_seconds,
+    write_run,
+)
 from delcore.benchmarks.saved_runs import EvaluationRun, read_run
-from delcore.benchmarks.scoring import make_record, remake_record, score_program
+from delcore.benchmarks.scoring import OUTPUT_CUT, make_record, remake_record, score_program
 from delcore.benchmarks.settings import EvaluationConfig, fingerprint_model, make_header
 from delcore.benchmarks.tasks import Item, Task, get_task, load_task
-from delcore.config import process_count, process_rank
+from delcore.benchmarks.team import Shown, Team
 from delcore.errors import InputError, StoppedError
 from delcore.memory import is_out_of_memory
 from delcore.models import LoadedModel, load_model
-from delcore.prepare import pick_device
-from delcore.programs import check_sandbox, run_programs
-from delcore.runs import Progress, format_duration
+from delcore.programs import OUTPUT_BYTES, ProgramResult, check_sandbox, run_programs
+from delcore.runs import Progress
 from delcore.stopping import StopRequests
 
 PROGRAM_WORKERS = 4
 RUNS = Path("runs", "evaluate")
-NOUNS = {"text": "answers", "program": "programs"}
 
 
 def evaluate_model(
@@ -66,7 +74,7 @@ def evaluate_model(
     fingerprint = fingerprint_model(LoadedModel(model, tokenizer, card))
     model = model.to(team.device, getattr(torch, config.dtype))
     torch.manual_seed(config.seed)
-    out = config.out or RUNS / (re.sub(r"[^\w.-]+", "-", card.name) + "-" + fingerprint[:8])
+    out = config.out or default_folder(config, card.name, fingerprint)
     jobs = []
     for name, asked in items.items():
         task = get_task(name)
@@ -80,6 +88,18 @@ def evaluate_model(
         return [run_job(job, LoadedModel(model, tokenizer, card), team, progress, lambda: stop.signal) for job in jobs]
 
 
+def default_folder(config: EvaluationConfig, model: str, fingerprint: str) -> Path:
+    """A folder of its own for every model and every setting that changes answers: a trial leaves the whole run alone.
+
+    For model "a/b" under `--limit 5` it ends in a-b-01234567-limit-5.
+    """
+    named = ("limit", "max_new_tokens", "style", "dtype", "seed")
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    chosen = {name: value for name in named if (value := getattr(config, name)) != defaults[name]}
+    parts = [model, fingerprint[:8], *(f"{name.replace('_', '-')}-{value}" for name, value in chosen.items())]
+    return RUNS / "-".join(re.sub(r"[^\w.-]+", "-", part) for part in parts)
+
+
 @dataclass(frozen=True)
 class Job:
     """One benchmark of a run."""
@@ -91,30 +111,6 @@ class Job:
     header: dict[str, Any]
 
 
-class Team:
-    """This process among those that `accelerate launch` started, or alone."""
-
-    def __init__(self, device: str) -> None:
-        """Join them, and take a device."""
-        self.rank, self.size = process_rank(), process_count()
-        self._accelerator: Any = None
-        if self.size > 1:
-            from datetime import timedelta
-
-            from accelerate import Accelerator, InitProcessGroupKwargs
-
-            patience = InitProcessGroupKwargs(timeout=timedelta(days=30))  # one may have longer answers than the others
-            self._accelerator = Accelerator(
-                cpu=device == "cpu" or not torch.cuda.is_available(), kwargs_handlers=[patience]
-            )
-        self.device = self._accelerator.device if self._accelerator else pick_device(device)
-
-    def wait(self) -> None:
-        """Until all have come as far."""
-        if self._accelerator:
-            self._accelerator.wait_for_everyone()
-
-
 # ---------------------------------------------------------------- one benchmark
 
 
@@ -123,34 +119,59 @@ def run_job(
 ) -> EvaluationRun:
     """Answer what has no answer yet, and make the records."""
     started = time.perf_counter()
-    before = read_run(job.path)
-    if before.finished:
+    if is_done(before := read_run(job.path)):
         return before
-    kept = {record["index"]: record for record in before.records}
-    parts = read_parts(job.path)
-    earlier = sum(part["seconds"] for done in parts.values() for part in done.values()) / team.size
-    shown = Shown(job.task.title, len(job.items), len(kept.keys() | parts.keys()), progress)
-    team.wait()  # everybody has read; from here on files change
+    team.wait()  # everybody has looked; from here on files change
     with PartsFile(job.path, team.rank) as file:
-        for part in ("program", "text") if job.config.style == "pot" else ("text",):
-            prompts = dealt(pending(job, kept, parts, part), team)
-            last = time.perf_counter()
-            for batch in answered(job, loaded, part, prompts, lambda: signal() != 0):
-                now = time.perf_counter()
-                for index, facts in batch.items():
-                    file.add(index, part, {**facts, "seconds": (now - last) / len(batch)})
-                last = now
-                shown.add(part, len(batch), len(prompts))
-            if signal():
-                raise StoppedError(signal())
+        team.wait()  # no other run can change from here on what is there
+        before, parts = read_run(job.path), read_parts(job.path)
+        if not is_done(before):
+            kept = {record["index"]: record for record in before.records}
+            earlier = (before.header["seconds"] or 0.0) + spent_seconds(job.path)
+            shown = Shown(job.task.title, len(job.items), len(kept.keys() | parts.keys()), progress)
             team.wait()
-            parts = read_parts(job.path)  # of all processes: whose programs gave no answer is asked in words
-            team.wait()
+            parts = answer_missing(job, loaded, file, kept, parts, team, shown, signal)
+            if team.rank == 0:
+                seconds = round(earlier + time.perf_counter() - started, 2)
+                write_run(job.path, {**job.header, "seconds": seconds}, records_of(job, kept, parts))
+    team.wait()
     if team.rank == 0:
-        seconds = round(earlier + time.perf_counter() - started, 2)
-        write_run(job.path, {**job.header, "seconds": seconds}, records_of(job, kept, parts))
+        drop_parts(job.path)
     team.wait()
     return read_run(job.path)
+
+
+def is_done(run: EvaluationRun) -> bool:
+    """Whether nothing is left to do; the header gets its seconds last."""
+    return run.finished and run.header["seconds"] is not None
+
+
+def answer_missing(
+    job: Job,
+    loaded: LoadedModel,
+    file: PartsFile,
+    kept: Mapping[int, Any],
+    parts: Parts,
+    team: Team,
+    shown: Shown,
+    signal: Callable[[], int],
+) -> Parts:
+    """Let the model answer what has no answer yet, and return the parts of all processes."""
+    for part in ("program", "text") if job.config.style == "pot" else ("text",):
+        prompts = dealt(pending(job, kept, parts, part), team)
+        last = time.perf_counter()
+        for batch in answered(job, loaded, part, prompts, lambda: signal() != 0, shown.say):
+            now = time.perf_counter()
+            for index, facts in batch.items():
+                file.add(index, part, {**facts, "seconds": (now - last) / len(batch)})
+            last = now
+            shown.add(part, len(batch), len(prompts))
+        if signal():
+            raise StoppedError(signal())
+        team.wait()
+        parts = read_parts(job.path)  # of all processes: whose programs gave no answer is asked in words
+        team.wait()
+    return parts
 
 
 def records_of(job: Job, kept: Mapping[int, dict[str, Any]], parts: Parts) -> list[dict[str, Any]]:
@@ -192,7 +213,12 @@ def dealt(prompts: Mapping[int, str], team: Team) -> dict[int, str]:
 
 
 def answered(
-    job: Job, loaded: LoadedModel, part: str, prompts: Mapping[int, str], stopped: Callable[[], bool]
+    job: Job,
+    loaded: LoadedModel,
+    part: str,
+    prompts: Mapping[int, str],
+    stopped: Callable[[], bool],
+    say: Progress | None,
 ) -> Iterator[dict[int, dict[str, Any]]]:
     """What the model writes to each prompt, and what its program prints; batch by batch."""
     batches = _explained(
@@ -205,6 +231,7 @@ def answered(
             batch_size=job.config.batch_size,
             context=loaded.card.context,
             stopped=stopped,
+            say=say,
         )
     )
     for batch in batches:
@@ -232,37 +259,20 @@ def run_answers(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     sources = [find_program(answer.output) for answer in answers]
     results = run_programs([source for source in sources if source is not None], workers=PROGRAM_WORKERS)
     return [
-        {"status": None, "printed": "", "detail": "no program in it"}
-        if source is None
-        else {"status": (result := next(results)).status, "printed": result.output, "detail": result.detail}
+        {"status": None, "printed": "", "detail": "no program in it"} if source is None else outcome_of(next(results))
         for source in sources
     ]
+
+
+def outcome_of(result: ProgramResult) -> dict[str, Any]:
+    """How a program ended, for a record; one that printed more than is kept has an outcome of its own."""
+    if result.status == "ok" and result.cut:
+        kept = f"it printed more than the {OUTPUT_BYTES:,} bytes that are kept, so its end is missing"
+        return {"status": OUTPUT_CUT, "printed": result.output, "detail": kept}
+    return {"status": result.status, "printed": result.output, "detail": result.detail}
 
 
 def facts_of(item: Item, index: int) -> dict[str, Any]:
     """What a record needs to know of an item."""
     options = item.fields.get("options") or []
     return {"index": index, "id": item.id, "kind": item.kind, "gold": item.gold, "options": options}
-
-
-class Shown:
-    """Says how far this process is with a benchmark, and how long it will take."""
-
-    def __init__(self, title: str, items: int, begun: int, progress: Progress | None) -> None:
-        """Say where it begins."""
-        self.progress, self.title, self.counts = progress, title, dict.fromkeys(CUTS, 0)
-        self.started = self.last = time.perf_counter()
-        self._say(f"{items} items" + (f", {begun} of them begun before" if begun else ""))
-
-    def add(self, part: str, count: int, total: int) -> None:
-        """Some more of the `total` that this process has to answer."""
-        self.counts[part] += count
-        now, done = time.perf_counter(), self.counts[part]
-        if now - self.last > 2 or done == total:
-            self.last = now
-            left = (now - self.started) / max(sum(self.counts.values()), 1) * (total - done)
-            self._say(f"{done} of {total} {NOUNS[part]}, {format_duration(left)} left")
-
-    def _say(self, line: str) -> None:
-        if self.progress:
-            self.progress(f"{self.title}: {line}")

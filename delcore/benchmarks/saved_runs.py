@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from delcore.answers import KINDS
+from delcore.benchmarks.readers import LETTERS
 from delcore.errors import InputError
 
 FORMAT = 1
@@ -25,6 +26,12 @@ RECORD_FIELDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("strict", "flexible", "outcome"), (str, type(None))),
     **dict.fromkeys(("correct_strict", "correct_flexible"), (bool,)),
 }
+PROGRAM_FIELDS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("prompt", "output", "finish", "printed", "detail"), (str,)),
+    "tokens": (int,),
+    "status": (str, type(None)),
+}
+"""What a record keeps of a program, also where words answered."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +96,10 @@ def read_run(path: Path) -> EvaluationRun:
     lines = _read(file).split("\n") if file.is_file() else [""]
     if not lines[-1] or parse_line(lines[-1]) is None:
         lines.pop()
-    records = [_check_record(file, number, line) for number, line in enumerate(lines, 1)]
-    if len({record["id"] for record in records}) < len(records):
-        raise InputError(f"{file} holds two records of the same `id`. Run the evaluation again.")
+    records = [_check_record(file, number, line, header["items"]) for number, line in enumerate(lines, 1)]
+    for name in ("id", "index"):
+        if len({record[name] for record in records}) < len(records):
+            raise InputError(f"{file} holds two records of the same `{name}`. Run the evaluation again.")
     return EvaluationRun(path, header, sorted(records, key=lambda record: record["index"]))
 
 
@@ -110,9 +118,9 @@ def read_header(path: Path) -> dict[str, Any]:
             f"{file} is of format {header.get('format')!r:.40}, and this delcore reads format {FORMAT}. "
             f"Read it with the delcore that wrote it{_writer(header)}, or run the evaluation again."
         )
-    _check_fields(header, HEADER_FIELDS, str(file))
-    if "reader_version" in header:
-        _check_fields(header, {"reader_version": (int,)}, str(file))
+    check_fields(header, HEADER_FIELDS, str(file))
+    check_fields(header, {"reader_version": (int,)}, str(file), optional=True)
+    check_fields(header["settings"], {"limit": (int, type(None))}, f"{file}, settings", optional=True)
     return header
 
 
@@ -121,12 +129,20 @@ def _writer(header: Mapping[str, Any]) -> str:
     return f" ({versions['delcore']!s:.40})" if isinstance(versions, dict) and "delcore" in versions else ""
 
 
-def _check_record(file: Path, number: int, line: str) -> dict[str, Any]:
+def _check_record(file: Path, number: int, line: str, items: int) -> dict[str, Any]:
     where = f"{file}, line {number}"
     record = parse_line(line)
     if record is None:
         raise InputError(f"{where} is cut or no JSON object. Take the folder from its origin, or run it again.")
-    _check_fields(record, RECORD_FIELDS, where)
+    check_fields(record, RECORD_FIELDS, where)
+    check_fields(record, {"options": (list,), "program": (dict, type(None))}, where, optional=True)
+    if record.get("program"):
+        check_fields(record["program"], PROGRAM_FIELDS, f"{where}, program")
+    options = record.get("options", [])
+    if len(options) > len(LETTERS) or not all(isinstance(option, str) for option in options):
+        raise InputError(f"{where}: `options` must be a list of at most {len(LETTERS)} texts; got {options!r:.40}.")
+    if not 0 <= record["index"] < items:
+        raise InputError(f"{where}: `index` must lie in [0, {items}), as the run has {items} items.")
     if record["kind"] not in KINDS:
         raise InputError(f"{where}: `kind` must be one of {', '.join(KINDS)}; got {record['kind']!r:.40}.")
     if any(record[f"correct_{way}"] and record[way] is None for way in ("strict", "flexible")):
@@ -158,9 +174,18 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-def _check_fields(found: Mapping[str, Any], types: Mapping[str, tuple[type, ...]], where: str) -> None:
+def check_fields(
+    found: Mapping[str, Any], types: Mapping[str, tuple[type, ...]], where: str, *, optional: bool = False
+) -> None:
+    """Refuse an object that lacks a field (unless `optional`), or has one of another type.
+
+    Raises:
+        InputError: one line that begins with `where`.
+    """
     for name, allowed in types.items():
         if name not in found:
+            if optional:
+                continue
             raise InputError(f"{where} lacks `{name}`. Run the evaluation again with this version.")
         if type(found[name]) not in allowed:  # a bool is no count
             raise InputError(f"{where}: `{name}` must be {allowed[0].__name__}; got {found[name]!r:.40}.")

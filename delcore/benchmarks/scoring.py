@@ -1,18 +1,22 @@
 """From what a model wrote to a verdict: two readings, each right or wrong, of its words or of what its program printed.
 
-A program answers if it ended well and what it printed can be read: as the answer, or for a choice as the text of
-exactly one option. Binary fractions that a program prints in full, as 0.30000000000000004, are read to twelve digits.
+A program answers if it ended well and all that it printed can be read: as the answer, or for a choice as the text of
+exactly one option. Binary fractions that a program prints in full, as 0.30000000000000004, are read to twelve digits;
+numbers that have twelve digits before the point already are read as they were printed.
 """
 
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from delcore.answers import Reading, cut_at_next_question, equal_answers, read_answer
 from delcore.answers.statements import last_boxes, until_unfinished_statement
 from delcore.benchmarks.readers import LETTERS
+from delcore.benchmarks.saved_runs import PROGRAM_FIELDS
 
-_LONG_FLOAT = re.compile(r"(?<![\w.])-?\d+\.\d{11,}(?:e[+-]?\d+)?(?![\w.])")
+FLOAT_DIGITS = 12
+_LONG_FLOAT = re.compile(rf"(?<![\w.])-?\d{{1,{FLOAT_DIGITS - 1}}}\.\d{{11,}}(?:e[+-]?\d{{1,3}})?(?![\w.])")
 
 # Signs at the very end of a text that may be the first half of a word, a number or a formula; "9 1" and "246 / 1" are
 # halves of one number.
@@ -21,12 +25,12 @@ _UNFINISHED = re.compile(
     r"(?:(?<=[^\W_])|(?<=[\\=^])|(?<=\d[.,:/])|(?<=\d\s/)|(?<=\d\s/\s)|(?<=\d/\s))\Z"
 )
 
-READER_VERSION = 1
+READER_VERSION = 2
 """Of the way from a text to a verdict. Runs of different versions are not compared, so raise it with every change here
 or in `delcore.answers` after which some text is read or judged in another way."""
 
-PROGRAM_FIELDS = ("prompt", "output", "tokens", "finish", "status", "printed", "detail")
-"""What a record keeps of a program, also where words answered."""
+OUTPUT_CUT = "output_cut"
+"""Outcome of a program that ended well but printed more than was kept: its answer may stand in what is missing."""
 
 
 class Verdict(NamedTuple):
@@ -86,7 +90,7 @@ def score_program(kind: str, program: Mapping[str, Any], gold: str, options: Seq
     """
     if program["status"] != "ok":
         return None
-    printed = _LONG_FLOAT.sub(lambda match: f"{float(match[0]):.12g}", program["printed"])
+    printed = _LONG_FLOAT.sub(lambda match: f"{Decimal(match[0]):.{FLOAT_DIGITS}g}", program["printed"])
     if kind == "choice":
         printed = _chosen(printed, options) or ""
     verdict = score_text(kind, printed, gold, LETTERS[: len(options)])

@@ -35,7 +35,7 @@ class EvaluationConfig:
     """Keys of `TASKS`."""
 
     out: Path | None = None
-    """Gets a run folder for each benchmark; None for one below `RUNS` that is named after the model."""
+    """Gets a run folder for each benchmark; None for one below `RUNS`, named after the model and what is not usual."""
 
     data_dir: Path | None = None
     """Folder with the benchmarks' files; None for the hub."""

@@ -16,12 +16,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from delcore._hub import what_is_beside
 from delcore.answers import read_answer
 from delcore.arithmetic import heldout_additions
 from delcore.benchmarks import readers
 from delcore.benchmarks.prompts import text_prompt
 from delcore.benchmarks.readers import Question, RowError
-from delcore.benchmarks.rows import HubSet, Row, read_file, read_hub
+from delcore.benchmarks.rows import HubSet, Row, how_to_fetch, read_file, read_hub
 from delcore.errors import InputError
 
 
@@ -218,23 +219,30 @@ def _find_rows(task: Task, data_dir: Path | None) -> Iterable[Row]:
     if data_dir is not None:
         if (path := _find_file(task, data_dir)) is None:
             raise InputError(_missing(task, data_dir))
-        return read_file(path)
+        return read_file(path) if path.is_file() or task.hub is None else read_hub(task.hub, task.files[0], path)
     if task.hub is None:
         raise InputError(f"{task.title} has no set on the hub: name a folder that holds {task.files[0]} by --data-dir.")
-    return read_hub(task.hub)
+    return read_hub(task.hub, task.files[0])
 
 
 def _find_file(task: Task, folder: Path) -> Path | None:
-    return next((folder / name for name in task.files if (folder / name).is_file()), None)
+    """The task's file, else the downloaded copy of its set: a folder with the name that the set has on the hub."""
+    found = next((folder / name for name in task.files if (folder / name).is_file()), None)
+    if found is None and task.hub is not None and (copy := folder / task.hub.name.split("/")[1]).is_dir():
+        return copy
+    return found
 
 
 def _missing(task: Task, folder: Path) -> str:
     if not folder.is_dir():
-        return f"`--data-dir` {folder} is no folder."
-    message = f"`--data-dir` {folder} holds no {' or '.join(task.files)}. Put the file there"
+        return f"`--data-dir`: there is no folder {folder}.{what_is_beside(folder)}"
+    copy = f" and no folder {task.hub.name.split('/')[1]}" if task.hub else ""
+    message = f"`--data-dir` {folder} holds no {' or '.join(task.files)}{copy}."
     if task.name == "math" and _find_file(TASKS["math500"], folder):
-        return message + ", or ask for --benchmark math500, which is there."
-    return message + (", or leave --data-dir out to fetch it from the hub." if task.hub else ".")
+        return message + " Put it there, or ask for --benchmark math500, which is there."
+    return message + (
+        f" Put it there, or {how_to_fetch(task.hub, str(folder))}." if task.hub else " Put the file there."
+    )
 
 
 def _item(task: Task, row: Row, index: int) -> Item:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from delcore.cli.evaluation import evaluation_config
-from delcore.cli.output import print_text, say
+from delcore.cli.output import LOSS_NAMES, print_text, say
 from delcore.cli.training import add_settings, train_config
 from delcore.errors import InputError
 
@@ -17,7 +17,8 @@ def add_bench(commands: Any) -> None:
     parser = commands.add_parser("bench", help="measure what a loss, training or answering costs, as ratios")
     kinds = parser.add_subparsers(title="what", required=True, metavar="WHAT")
     loss = kinds.add_parser("loss", help="forward and backward of a loss against plain cross-entropy")
-    loss.add_argument("--losses", default="mle,del,emo", help="names with commas, or all (default: %(default)s)")
+    some = f"names with commas of {', '.join(LOSS_NAMES)}; or all (default: %(default)s)"
+    loss.add_argument("--losses", default="mle,del,emo", help=some)
     loss.add_argument("--tokens", type=int, default=1024, help="positions (default: %(default)s)")
     loss.add_argument("--supervised", type=float, default=0.5, help="share with a label (default: %(default)s)")
     loss.add_argument("--width", type=int, default=896, help="of hidden states (default: %(default)s)")

@@ -21,7 +21,8 @@ def add_evaluate(commands: Any) -> None:
     parser.add_argument("--model", default="embedded", help="as in probe (default: %(default)s)")
     parser.add_argument("--data-dir", type=Path, help="folder with the benchmarks' files (default: from the hub)")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N items of each")
-    parser.add_argument("--out", type=Path, help="folder that gets a run per benchmark; the same command resumes it")
+    where = "gets a run per benchmark; the same command resumes it (default: one of its own below runs/evaluate)"
+    parser.add_argument("--out", type=Path, help=where)
     parser.add_argument("--run-programs", action="store_true", help="ask for programs and run them in a sandbox")
     parser.add_argument("--style", help="cot: in words; pot: programs, words as a fallback (default with programs)")
     parser.add_argument("--batch-size", type=int, default=16, metavar="N", help="prompts at a time (default: 16)")
@@ -35,6 +36,8 @@ def add_evaluate(commands: Any) -> None:
 
 
 def _run_evaluate(arguments: argparse.Namespace) -> None:
+    if process_rank() != 0 and not arguments.benchmark:
+        return  # reading needs one process
     from delcore.benchmarks.records import find_runs
     from delcore.benchmarks.rescore import format_summaries, rescore, summarise
 

@@ -2,6 +2,11 @@
 
 import sys
 
+from delcore._panels import LOOKS
+
+LOSS_NAMES = tuple(name for name in LOOKS if name != "base")
+"""Keys of `delcore.losses.LOSSES`, which a help text must not wait for: it loads torch."""
+
 
 def print_text(text: str) -> None:
     """Write and flush, so that a reader that has left is noticed here; letters that cannot be shown are escaped."""

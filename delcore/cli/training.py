@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from delcore.cli.output import print_text, say
+from delcore.cli.output import LOSS_NAMES, print_text, say
 from delcore.config import TrainConfig, process_rank
 from delcore.errors import InputError
 
@@ -55,7 +55,7 @@ TRAIN_FLAGS = {
 def add_train(commands: Any) -> None:
     """`delcore train`."""
     parser = commands.add_parser("train", help="fine-tune a model under one loss")
-    parser.add_argument("--loss", required=True, help="one of the losses, such as del")
+    parser.add_argument("--loss", required=True, help=f"one of {', '.join(LOSS_NAMES)}")
     parser.add_argument("--out", required=True, type=_folder, help="folder of the run; must not exist, or be empty")
     add_settings(parser, [*TRAIN_HELP], [*TRAIN_FLAGS])
     parser.set_defaults(run=_run_train)
@@ -141,7 +141,8 @@ def _parse_value(text: str) -> Any:
 def add_sweep(commands: Any) -> None:
     """`delcore sweep`."""
     parser = commands.add_parser("sweep", help="train every loss with every seed, and tabulate")
-    parser.add_argument("--losses", default="all", help="names with commas, or all (default: %(default)s)")
+    some = f"names with commas of {', '.join(LOSS_NAMES)}; or all but the last (default: %(default)s)"
+    parser.add_argument("--losses", default="all", help=some)
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on (default: %(default)s)")
     parser.add_argument("--out", required=True, type=_folder, help="folder of the runs and the table; resumed if there")
     add_settings(
@@ -161,6 +162,8 @@ def _run_sweep(arguments: argparse.Namespace) -> None:
 
     quiet_libraries()
     rows = sweep(base, parse_losses(arguments.losses), range(arguments.seeds), say)
+    if process_rank() != 0:
+        return
     from delcore.plots import plot_sweep, write_page
 
     write_page(plot_sweep(rows), base.out / "figure.html", "Sweep")

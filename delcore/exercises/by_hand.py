@@ -39,7 +39,7 @@ _VOCAB = DigitVocab(range(10))
 def digit_term(name: str, logits: Any, true_digit: int) -> float:
     """ℓ of a loss at one digit: α = 1, u = 1."""
     scores = torch.as_tensor(logits, dtype=torch.float64)[None, None]
-    options = {"place": "none"} if name == "del" else {}
+    options: dict[str, Any] = {"place": "none"} if name == "del" else {}
     found = numeric_loss(name, scores, torch.tensor([[true_digit]]), _VOCAB, alpha=1.0, **options)
     return float(found.digit_term)
 

@@ -57,12 +57,13 @@ def check_number(answer: Any, right: float, why: str, mistakes: Sequence[Mistake
         return Check(False, UNANSWERED)
     if isinstance(answer, bool) or not isinstance(answer, numbers.Real):
         return Check(False, f"A number is needed here; {answer!r} is none.")
-    if math.isnan(answer):
+    value = float(answer)
+    if math.isnan(value):
         return Check(False, "This is not a number (nan): 0 · log 0 counts as 0, so leave digits of probability 0 out.")
-    if close(answer, right):
+    if close(value, right):
         return Check(True, why)
-    found = next((one.hint for one in mistakes if close(answer, one.answer)), otherwise)
-    return Check(False, f"{answer:.4g} is not it. {found}")
+    found = next((one.hint for one in mistakes if close(value, one.answer)), otherwise)
+    return Check(False, f"{value:.4g} is not it. {found}")
 
 
 def check_list(answer: Any, right: Sequence[float], why: str, mistakes: Sequence[Mistake], otherwise: str) -> Check:

@@ -20,6 +20,9 @@ from delcore._panels import (
 from delcore.analysis import entropy_nats
 from delcore.plots.looks import TITLES, title_of
 
+FULL = 1.05
+"""Top of a probability axis that reaches 1."""
+
 _MARKERS = ("x", "hexagon", "bowtie", "pentagon")
 """Second cue of models that are no loss of ours, in turn."""
 
@@ -164,7 +167,7 @@ def _headings(names: Mapping[str, Any], notes: Mapping[str, str] | None) -> list
 
 def _top(distributions: Mapping[str, Sequence[float]], *others: Sequence[float] | None) -> float:
     rows = [*distributions.values(), *(row for row in others if row is not None)]
-    return round_up(max(max(row) for row in rows) * 1.03)
+    return min(round_up(max(max(row) for row in rows) * 1.03), FULL)
 
 
 def _summarise(
@@ -182,7 +185,7 @@ def _summarise(
     entropies = {name: entropy_nats(values) for name, values in everyone.items()}
     reference = ("true law", entropy_nats(truth)) if truth is not None else None
     if reference is None and base is not None:
-        reference = (title_of(base_name).lower(), entropy_nats(base))
+        reference = ("base" if base_name == "base" else title_of(base_name), entropy_nats(base))
     add_entropies(data, layout, grid, len(distributions), entropies, reference)
 
 

@@ -76,11 +76,12 @@ def plot_tsne(result: TsneMap) -> go.Figure:
     for i in range(rows):
         for j in range(columns):
             figure.add_trace(_digit_points(result.coordinates[i, j]), row=i + 1, col=j + 1)
+            figure.update_yaxes(range=_with_room(result.coordinates[i, j, :, 1]), row=i + 1, col=j + 1)
     own = {key: value for key, value in frame.layout.to_plotly_json().items() if "axis" not in key}
     figure.update_layout(**own | {"annotations": list(figure.layout.annotations)})
     figure.update_layout(showlegend=False)
     figure.update_layout(margin_t=frame.layout.margin.t + 24)
-    figure.update_annotations(font_size=11)
+    figure.update_annotations(font_size=11, yshift=3)
     for update in (figure.update_xaxes, figure.update_yaxes):
         update(showticklabels=False, zeroline=False, showgrid=False, showline=True, mirror=True, linecolor=GRID_COLOUR)
     figure.update_xaxes(title_text="no unit; n = 10 digits", row=rows)
@@ -129,11 +130,21 @@ def _digit_points(coordinates: np.ndarray) -> dict[str, Any]:
         "text": [str(digit) for digit in DIGITS],
         "textposition": "middle center",
         "textfont": {"color": ["#ffffff" if digit < 6 else "#111111" for digit in DIGITS], "size": 12},
-        "marker": {"size": 20, "color": sample_colorscale(SEQUENTIAL, [digit / 9 for digit in DIGITS])},
+        "marker": {
+            "size": 20,
+            "color": sample_colorscale(SEQUENTIAL, [digit / 9 for digit in DIGITS]),
+            "line": {"color": "#808080", "width": 1},  # 0 is as dark as a dark page, 9 nearly as light as a light one
+        },
         "hovertemplate": "digit %{text}<extra></extra>",
         "cliponaxis": False,
         "showlegend": False,
     }
+
+
+def _with_room(values: np.ndarray) -> list[float]:
+    """A range with room for the digit above the highest point, which would else run into the panel's title."""
+    low, high = float(values.min()), float(values.max())
+    return [low - 0.1 * (high - low), high + 0.25 * (high - low)]
 
 
 def _title(embeddings: DigitEmbeddings) -> str:

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from delcore._panels import GHOST_COLOUR, Grid, add_entropies, bars, heading, level_lines, look_of, suffix
+from delcore._panels import GHOST_COLOUR, Grid, add_entropies, bars, heading, level_lines, look_of, round_up, suffix
 from delcore.analysis import entropy_nats
 from delcore.errors import InputError
-from delcore.plots.distributions import panel_figure
+from delcore.plots.distributions import FULL, panel_figure
 from delcore.plots.frames import framed
 
 if TYPE_CHECKING:  # they load torch, which a figure must not wait for
     from delcore.analysis import LevelScan, LossPath
 
 FRAME_MS = 120
-CONTROLS_PX = 96
+CONTROLS_PX = 116
 _PLAY = "▶ play"
 _STOP = "❚❚ stop"
 
@@ -38,9 +38,11 @@ def plot_loss_steps(
         raise InputError(f"`paths` must all have the same number of steps, at least one; got {sorted(lengths)}.")
     steps = lengths.pop() - 1
     grid = Grid(len(paths) + (len(paths) % columns > 0), columns, legend_height=34)
-    layout = grid.layout([_heading(name, path) for name, path in paths.items()], (0.0, 1.0), "probability")
+    layout = grid.layout(
+        [_heading(name, path) for name, path in paths.items()], (0.0, _top(paths, truth)), "probability"
+    )
     data = _still(paths, truth)
-    first = len(data)
+    still = [{"type": trace["type"]} for trace in data]
     data += [_last(name, path, i) for i, (name, path) in enumerate(paths.items())]
     has_entropies = grid.count > len(paths)
     if has_entropies:  # the free cell shows them on one line, and they move, too
@@ -49,11 +51,16 @@ def plot_loss_steps(
         add_entropies(data, layout, grid, len(paths), last, reference)
         layout[f"xaxis{suffix(len(paths))}"]["range"] = [-0.05, 2.4]  # from 0 to ln 10, for all steps
     _add_controls(layout, steps)
-    moving = list(range(first, len(data)))
-    frames = [
-        {"name": str(step), "data": _frame(paths, step, has_entropies), "traces": moving} for step in range(steps + 1)
+    frames = [  # also of traces that stand still: Plotly takes those that a frame leaves out off the screen
+        {"name": str(step), "data": still + _frame(paths, step, has_entropies), "traces": list(range(len(data)))}
+        for step in range(steps + 1)
     ]
     return panel_figure(data, layout, frames)
+
+
+def _top(paths: "Mapping[str, LossPath]", truth: Sequence[float] | None) -> float:
+    highest = max(float(path.probabilities.max()) for path in paths.values())
+    return min(round_up(1.03 * max(highest, *(truth or (0.0,)))), FULL)
 
 
 def _still(paths: "Mapping[str, LossPath]", truth: Sequence[float] | None) -> list[dict[str, Any]]:

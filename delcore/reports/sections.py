@@ -11,6 +11,7 @@ from delcore.benchmarks.metrics import (
     accuracy,
     compare,
     compare_means,
+    count_without_room,
     cut_share,
     mean_accuracy,
     measure_distances,
@@ -41,7 +42,7 @@ SHOWN_PLACES = range(-6, 10)
 
 SHOWN_FORMS = 8
 FORM_LENGTH = 60
-OUTCOMES = ("ok", "no_output", "error", "timeout", "asked_input", "refused")
+OUTCOMES = ("ok", "no_output", "output_cut", "error", "timeout", "asked_input", "refused")
 
 
 def label_models(runs: Sequence[EvaluationRun]) -> Labels:
@@ -73,7 +74,8 @@ def by_model(runs: Sequence[EvaluationRun]) -> dict[ModelKey, dict[str, Evaluati
 
 
 def accuracy_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
-    """Accuracy, unread and cut share of every run."""
+    """Accuracy, unread and cut share of every run; prompts that did not fit, where there are any."""
+    some = any(count_without_room(run.records) for run in runs)
     rows = [
         [
             task_title(task),
@@ -83,6 +85,7 @@ def accuracy_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
             *(format_percent(accuracy(run.records, way)) for way in WAYS),
             *(format_percent(unread_share(run.records, way)) for way in WAYS),
             format_percent(cut_share(run.records)),
+            *([str(count_without_room(run.records))] if some else []),
         ]
         for task, group in by_task(runs)
         for run in group
@@ -92,8 +95,9 @@ def accuracy_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
         "also takes the last thing in it that could be one. What could not be read is wrong, and unread. "
         "Cut are answers that had not ended at the length limit."
     )
+    left_out = " Items without room had a prompt that did not fit the model's context: nothing was answered."
     header = ["task", "model", "style", "items", "strict", "flexible", "unread, strictly", "unread, flexibly", "cut"]
-    return Section("Accuracy", [text], Table(header, rows))
+    return Section("Accuracy", [text + left_out * some], Table([*header, *["no room"] * some], rows))
 
 
 def mean_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:

@@ -26,6 +26,13 @@ logger = logging.getLogger("delcore.studies")
 
 COMMAND = "python -m delcore.studies claims --out notebooks/studies"
 OPENED, CLOSED = "<!-- claims: made by `python -m delcore.studies claims` -->", "<!-- end of claims -->"
+UNKNOWN = "01_quickstart.ipynb#A-digit-that-cannot-be-known"
+TRAINED = "01_quickstart.ipynb#A-short-training-run"
+WEIGHT = "03_floating_point_place_weights.ipynb#What-a-weight-costs"
+JUMP = "03_floating_point_place_weights.ipynb#The-jump-at-the-point"
+ORDER = "06_digit_embeddings.ipynb#A-real-model"
+CASES = "02_why_likelihood_is_not_enough.ipynb#Criterion-×-distance"
+
 TRAINED_TEST = "embedded model"
 ENTROPY_TEST = f"{TRAINED_TEST}, default and matched strength, readings of a known law; SmolLM2-135M on GSM8K"
 
@@ -60,7 +67,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.sharpens,
         trained.beside_bias,
-        "01_quickstart.ipynb",
+        UNKNOWN,
         "losses:gap_nats",
     ),
     Rule(
@@ -69,7 +76,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.flattens,
         trained.beside_bias,
-        "01_quickstart.ipynb",
+        UNKNOWN,
         "losses:gap_nats",
     ),
     Rule(
@@ -78,7 +85,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.moves_gently,
         trained.beside_gentle,
-        "01_quickstart.ipynb",
+        UNKNOWN,
         "losses:gap_nats",
     ),
     Rule(
@@ -87,7 +94,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.answers_best,
         trained.beside_accuracy,
-        "01_quickstart.ipynb",
+        TRAINED,
         "losses:exact_match",
     ),
     Rule(
@@ -96,7 +103,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.lowers_distance,
         trained.beside_distance,
-        "01_quickstart.ipynb",
+        TRAINED,
         "losses:distance",
     ),
     Rule(
@@ -105,7 +112,7 @@ RULES = (
         ("embeddings",),
         untrained.similarity_not_strict,
         untrained.beside_similarity,
-        "01_quickstart.ipynb",
+        ORDER,
         "embeddings:similarity",
     ),
     Rule(
@@ -114,7 +121,7 @@ RULES = (
         ("ablations",),
         trained.hurt_by_distance,
         trained.beside_ablations,
-        "01_quickstart.ipynb",
+        TRAINED,
         "ablations:exact_match",
     ),
     Rule(
@@ -123,7 +130,7 @@ RULES = (
         ("ablations",),
         trained.helped_by_places,
         trained.beside_ablations,
-        "01_quickstart.ipynb",
+        WEIGHT,
         "ablations:exact_match",
     ),
     Rule(
@@ -132,7 +139,7 @@ RULES = (
         (),
         untrained.places_jump,
         untrained.beside_places,
-        "01_quickstart.ipynb",
+        JUMP,
         "places",
     ),
     Rule(
@@ -141,7 +148,7 @@ RULES = (
         (),
         untrained.criterion_times_distance,
         untrained.beside_criteria,
-        "01_quickstart.ipynb",
+        CASES,
         "criteria",
     ),
 )

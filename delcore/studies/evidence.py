@@ -1,6 +1,6 @@
 """What the ledger of claims is judged from: stored numbers, paired over seeds, and the rules that join them.
 
-All thresholds were set before the runs they judge were finished.
+The thresholds were set before the fine-tuning studies that they judge were finished.
 """
 
 import csv
@@ -17,6 +17,9 @@ from delcore.intervals import CONFIDENCE, Interval, t_interval
 
 NEGLIGIBLE_NATS = 0.02
 """An entropy is called unchanged where the whole interval of its difference lies within this."""
+
+SMALL = 0.01
+"""Numbers that are all below this are written with five decimals."""
 
 REFERENCE = "mle"
 FILES = ("results.json", "runs.csv")
@@ -79,11 +82,29 @@ def _read_runs(file: Path) -> Runs:
 # ---------------------------------------------------------------- numbers, paired over seeds
 
 
+def runs_of(evidence: Evidence, study: str) -> Runs:
+    """Every run of a fine-tuning study.
+
+    Raises:
+        InputError: its runs.csv is not there.
+    """
+    if study not in evidence.runs:
+        raise InputError(f"The study {study} has results.json but no runs.csv; run it again.")
+    return evidence.runs[study]
+
+
 def value_of(runs: Runs, variant: str, groups: Sequence[str], measure: str) -> dict[int, float]:
-    """Of each seed: the measure, averaged over groups of problems."""
-    return {
-        seed: statistics.fmean(values[group, measure] for group in groups) for seed, values in runs[variant].items()
-    }
+    """Of each seed: the measure, averaged over groups of problems.
+
+    Raises:
+        InputError: the study did not train the variant, or did not measure this.
+    """
+    try:
+        return {
+            seed: statistics.fmean(values[group, measure] for group in groups) for seed, values in runs[variant].items()
+        }
+    except KeyError as missing:
+        raise InputError(f"runs.csv lacks {variant}, or its {measure} ({missing}); run the study again.") from None
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float], *, comparisons: int = 1) -> Interval:
@@ -156,13 +177,15 @@ def number(value: float, digits: int = 3) -> str:
     return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
-def interval_text(interval: Interval, digits: int = 3) -> str:
-    """A mean with its interval, and whether 0 is in it."""
+def interval_text(interval: Interval) -> str:
+    """A mean with its interval, and whether 0 is in it; more decimals where three would show little but zeros."""
+    ends = [end for end in (interval.low, interval.high) if end is not None]
+    digits = 5 if 0 < max(abs(value) for value in (interval.mean, *ends)) < SMALL else 3
     mean = number(interval.mean, digits)
-    if interval.low is None or interval.high is None:
+    if not ends:
         return f"{mean} (one seed, no interval)"
     apart = "" if interval.excludes_zero else ", not separated"
-    return f"{mean} ({number(interval.low, digits)} to {number(interval.high, digits)}{apart})"
+    return f"{mean} ({' to '.join(number(end, digits) for end in ends)}{apart})"
 
 
 def budget(study: Mapping[str, Any]) -> str:

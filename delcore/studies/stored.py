@@ -22,8 +22,9 @@ class Claim:
         test: what was done.
         result: numbers with their 95 % intervals, seeds and budget, as text.
         verdict: one of `VERDICTS`.
-        link: notebook with an anchor, from the folder `notebooks`.
-        figure: the key by which the dashboard draws it.
+        link: notebook and heading, from the folder `notebooks`.
+        figure: what shows it: a study and a measure of its rows ("losses:gap_nats"), "embeddings:similarity", or the
+            analysis "places" or "criteria".
     """
 
     number: int

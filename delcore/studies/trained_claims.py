@@ -27,6 +27,7 @@ from delcore.studies.evidence import (
     difference,
     interval_text,
     negligible,
+    runs_of,
     sizes_of_change,
     stored_interval,
     value_of,
@@ -43,7 +44,7 @@ def sharpens(evidence: Evidence) -> list[Part]:
     """1: NTL-WAS over-sharpens, NTL-MSE does not."""
     parts = _biases(evidence, "ntl_was", -1)
     for strength, ending in STRENGTHS.items():
-        moved = change(evidence.runs["losses"], f"ntl_mse{ending}", LAWFUL, GAP)
+        moved = change(runs_of(evidence, "losses"), f"ntl_mse{ending}", LAWFUL, GAP)
         strong = _strength(evidence, f"ntl_mse{ending}", strength)
         parts.append(Part(f"NTL-MSE against MLE, {strong}: {interval_text(moved)}", negligible(moved)))
     return parts
@@ -55,7 +56,7 @@ def flattens(evidence: Evidence) -> list[Part]:
 
 
 def _biases(evidence: Evidence, loss: str, side: int) -> list[Part]:
-    runs, title = evidence.runs["losses"], look_of(loss).title
+    runs, title = runs_of(evidence, "losses"), look_of(loss).title
     parts = []
     for strength, ending in STRENGTHS.items():
         gap, moved = _gap(runs, loss + ending), change(runs, loss + ending, LAWFUL, GAP)
@@ -67,7 +68,7 @@ def _biases(evidence: Evidence, loss: str, side: int) -> list[Part]:
 
 def moves_gently(evidence: Evidence) -> list[Part]:
     """3: DEL moves entropy less than the losses with a distance."""
-    runs, parts = evidence.runs["losses"], []
+    runs, parts = runs_of(evidence, "losses"), []
     own = sizes_of_change(runs, "del", LAWFUL[0], GAP)
     for strength, ending in STRENGTHS.items():
         for other in ("ntl_was", "dist2"):
@@ -100,7 +101,7 @@ def _sizes(interval: Interval) -> tuple[float, float]:
 
 def answers_best(evidence: Evidence) -> list[Part]:
     """4: no other loss answers as many problems exactly."""
-    runs = evidence.runs["losses"]
+    runs = runs_of(evidence, "losses")
     default = [name for name in runs if name in LOSSES and name != "del"]
     matched = [name for name in runs if name.endswith("-matched")]
     return [_best(runs, default, "default"), _best(runs, matched, "matched")]
@@ -118,7 +119,7 @@ def _best(runs: Runs, others: Sequence[str], strength: str) -> Part:
 
 def lowers_distance(evidence: Evidence) -> list[Part]:
     """5: DEL's expected digit is nearer to the true one."""
-    runs = evidence.runs["losses"]
+    runs = runs_of(evidence, "losses")
     found = {group: change(runs, "del", [group], "distance") for group in SOLVED}
     found["SmolLM2"] = _smollm2(evidence, "del", "expected_digit_error")
     return [
@@ -129,7 +130,7 @@ def lowers_distance(evidence: Evidence) -> list[Part]:
 
 def hurt_by_distance(evidence: Evidence) -> list[Part]:
     """7: the distance term makes DEL worse."""
-    runs = evidence.runs["ablations"]
+    runs = runs_of(evidence, "ablations")
     exact = _against(runs, "del-distance-l1", "del", SOLVED, "exact_match")
     far = _against(runs, "del-distance-l1", "del", LAWFUL, "kl_nats")
     return [
@@ -140,7 +141,7 @@ def hurt_by_distance(evidence: Evidence) -> list[Part]:
 
 def helped_by_places(evidence: Evidence) -> list[Part]:
     """8: DEL's own place weights are better than none or those of integers, most so for decimals."""
-    runs, parts = evidence.runs["ablations"], []
+    runs, parts = runs_of(evidence, "ablations"), []
     for rule in ("none", "integer"):
         other = f"del-place-{rule}"
         exact = _against(runs, "del", other, SOLVED, "exact_match")
@@ -166,7 +167,7 @@ def _gain(runs: Runs, other: str, group: str) -> dict[int, float]:
 
 def beside_bias(evidence: Evidence) -> str:
     """MixCE and EMO, which have no α, and the budget."""
-    runs = evidence.runs["losses"]
+    runs = runs_of(evidence, "losses")
     moved = [f"{look_of(name).title} {interval_text(change(runs, name, LAWFUL, GAP))}" for name in ("mixce", "emo")]
     return f"beside, less MLE's: {', '.join(moved)} [nats; {_budgets(evidence)}]"
 
@@ -175,7 +176,7 @@ def beside_gentle(evidence: Evidence) -> str:
     """DEL's own changes by place, then as `beside_bias`."""
     groups = {"before the point (α 0.1, u 2, 4, 6)": "reading integers", "behind it (u 0.96, 0.94)": "reading decimals"}
     own = [
-        f"{where} {interval_text(change(evidence.runs['losses'], 'del', [group], GAP))}"
+        f"{where} {interval_text(change(runs_of(evidence, 'losses'), 'del', [group], GAP))}"
         for where, group in groups.items()
     ]
     return f"DEL's change {', '.join(own)}; {beside_bias(evidence)}"
@@ -183,7 +184,7 @@ def beside_gentle(evidence: Evidence) -> str:
 
 def beside_accuracy(evidence: Evidence) -> str:
     """The shares themselves, SmolLM2's answers, and the budget."""
-    runs = evidence.runs["losses"]
+    runs = runs_of(evidence, "losses")
     own = {group: value_of(runs, "del", [group], "exact_match") for group in SOLVED}
     shares = ", ".join(f"{group} {sum(values.values()) / len(values):.3f}" for group, values in own.items())
     right = stored_interval(evidence.studies["smollm2"]["answers"]["gsm8k"]["del"]["change_to_mle"]["difference"])
@@ -195,14 +196,14 @@ def beside_accuracy(evidence: Evidence) -> str:
 
 def beside_distance(evidence: Evidence) -> str:
     """NTL-WAS, which has the distance in it, and the budget."""
-    runs = evidence.runs["losses"]
+    runs = runs_of(evidence, "losses")
     theirs = ", ".join(f"{group} {interval_text(change(runs, 'ntl_was', [group], 'distance'))}" for group in SOLVED)
     return f"beside, NTL-WAS: {theirs} [digits; at our scale only; α 0.1; {_budgets(evidence)}]"
 
 
 def beside_ablations(evidence: Evidence) -> str:
     """How much exact match there is to win, how hard each variant pulls, and the budget."""
-    study, runs = evidence.studies["ablations"], evidence.runs["ablations"]
+    study, runs = evidence.studies["ablations"], runs_of(evidence, "ablations")
     names = ("del", "del-distance-l1", "del-place-none", "del-place-integer")
     pulls = {one["name"]: one["pull"] for one in study["variants"]}
     pulled = ", ".join(f"{name} {pulls[name]:.3g}" for name in names)

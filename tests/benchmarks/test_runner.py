@@ -110,6 +110,12 @@ def test_prompt_that_is_too_long_is_a_record_and_not_the_end(config, data):
     (run,) = evaluate_model(config, loaded=tiny_loaded(context=64))
     assert [record["finish"] for record in run.records] == ["prompt_too_long"] * 2
     assert [record["flexible"] for record in run.records] == [None, None]
+    row = summarise(run)
+    assert (row["no_room"], row["unread"]) == (2, 1.0)
+    header, line, note = format_summaries([row]).splitlines()
+    assert header.split()[-3:] == ["no", "room", "seconds"]
+    assert line.split()[-2] == "2"
+    assert "did not fit" in note
 
 
 def test_fingerprint_is_that_of_the_model_wherever_it_lies(tmp_path):
@@ -232,8 +238,41 @@ def test_copied_folder_that_lost_its_end_gets_it_back(config, written):
     file = run.path / RECORDS
     file.write_bytes(file.read_bytes()[:-20])
     written.clear()
-    assert evaluate_model(config, loaded=tiny_loaded())[0].records == run.records
+    (again,) = evaluate_model(config, loaded=tiny_loaded())
+    assert again.records == run.records
     assert written == [run.records[8]["prompt"]]
+    assert again.header["seconds"] > run.header["seconds"]  # what the others took is not forgotten
+
+
+def test_run_that_was_killed_before_its_header_stood_is_finished_without_an_answer(config, written):
+    (run,) = evaluate_model(config, loaded=tiny_loaded())
+    (run.path / HEADER).write_text(json.dumps({**run.header, "seconds": None}))
+    part = {"index": 0, "part": "text", "prompt": "", "output": "", "tokens": 1, "finish": "end", "seconds": 70}
+    (run.path / "parts-0.jsonl").write_text(json.dumps(part) + "\n")
+    written.clear()
+    (again,) = evaluate_model(config, loaded=tiny_loaded())
+    assert (again.records, written) == (run.records, [])
+    assert again.header["seconds"] >= 70
+    assert sorted(os.listdir(run.path)) == [HEADER, RECORDS]
+
+
+def test_run_that_another_finished_meanwhile_is_taken_as_it_is(config, written, monkeypatch):
+    """The other one ends after this one has looked and before it has the lock."""
+    (whole,) = evaluate_model(dataclasses.replace(config, out=config.out / "whole"), loaded=tiny_loaded())
+    late = config.out / "late"
+    usual = runner.PartsFile
+
+    def finish_first(path, rank):
+        monkeypatch.setattr(runner, "PartsFile", usual)
+        for name in (HEADER, RECORDS):
+            (path / name).write_bytes((whole.path / name).read_bytes())
+        return usual(path, rank)
+
+    monkeypatch.setattr(runner, "PartsFile", finish_first)
+    written.clear()
+    (run,) = evaluate_model(dataclasses.replace(config, out=late), loaded=tiny_loaded())
+    assert (run.header, run.records, written) == (whole.header, whole.records, [])
+    assert sorted(os.listdir(run.path)) == [HEADER, RECORDS]
 
 
 def test_lost_parts_of_another_process_are_told(config, monkeypatch):
@@ -307,7 +346,9 @@ def test_every_ending_of_a_program_is_followed_by_the_next_item(programs, monkey
         "import sys\nprint(5)\nsys.exit(0)": ("program", "ok"),
         "print(5)\nraise KeyboardInterrupt": ("text", "error"),
         "import socket\nprint(socket.create_connection(('127.0.0.1', 9)))": ("text", "refused"),
-        "print('x' * 50_000_000)": ("text", "ok"),
+        "print('x' * 50_000_000)": ("text", "output_cut"),
+        "for i in range(20_000): print(i)": ("text", "output_cut"),
+        "for i in range(2_000): print(i)": ("program", "ok"),
         "print(5)": ("program", "ok"),
     }
     sources = iter(endings)
@@ -382,11 +423,32 @@ def test_run_from_before_readers_had_versions_goes_on_and_gets_one(config, writt
 
 def test_reading_again_says_that_the_task_has_changed(config, monkeypatch):
     (run,) = evaluate_model(config, loaded=tiny_loaded())
-    newer = dataclasses.replace(rescoring.get_task("arithmetic"), version=2)
-    monkeypatch.setattr(rescoring, "get_task", lambda name: newer)
+    newer = dataclasses.replace(rescoring.TASKS["arithmetic"], version=2)
+    monkeypatch.setattr(rescoring, "TASKS", {"arithmetic": newer})
     lines = []
     rescore(run.path, lines.append)
     assert "asked version 1 of Held-out additions; this delcore has 2" in lines[0]
+
+
+def test_run_of_an_unknown_task_is_not_read_again(tmp_path):
+    folder = write_run(tmp_path / "odd", [], task="gsm9k")
+    with pytest.raises(InputError, match=r"odd is of task 'gsm9k', which this delcore does not have"):
+        rescore(folder)
+
+
+def test_trial_with_a_limit_leaves_the_default_folder_to_the_whole_run(config, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    usual = {"limit": None, "out": None, "max_new_tokens": None}
+    changes = [{}, {"limit": 5}, {"max_new_tokens": 8}, {"style": "pot", "run_programs": True}, {"dtype": "bfloat16"}]
+    configs = [dataclasses.replace(config, **{**usual, **one}) for one in [*changes, {"seed": 3}]]
+    folders = [runner.default_folder(one, "some/odd name", "f00d" * 16) for one in configs]
+    assert len(set(folders)) == len(folders)
+    assert folders[0] == Path("runs/evaluate/some-odd-name-f00df00d")
+    assert folders[1].name == "some-odd-name-f00df00d-limit-5"
+    same = dataclasses.replace(configs[0], batch_size=3)
+    assert runner.default_folder(same, "some/odd name", "f00d" * 16) == folders[0]
+    trial, longer = (evaluate_model(dataclasses.replace(configs[0], limit=n), loaded=tiny_loaded())[0] for n in (2, 3))
+    assert (len(trial.records), len(longer.records)) == (2, 3)
 
 
 def test_unfinished_run_is_not_read_again(config, monkeypatch):

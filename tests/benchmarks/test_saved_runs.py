@@ -7,6 +7,7 @@ import pytest
 from delcore import InputError
 from delcore.benchmarks.saved_runs import HEADER_FIELDS, check_comparable, load_run
 from tests.benchmarks.runs_for_tests import header, record, records, write_run
+from tests.benchmarks.test_scoring import PROGRAM
 
 
 def test_run_is_loaded_in_the_order_of_its_items(tmp_path):
@@ -54,6 +55,8 @@ def test_folder_that_is_none_or_lacks_a_file_is_refused(tmp_path):
         ],
         (json.dumps(header(1, seed="0")).encode(), "`seed` must be int"),
         (json.dumps(header(1, reader_version="1")).encode(), "`reader_version` must be int"),
+        (json.dumps(header(1, settings={"limit": "5"})).encode(), "settings: `limit` must be int"),
+        (json.dumps(header(1, settings=[])).encode(), "`settings` must be dict"),
         (json.dumps(header(True)).encode(), "`items` must be int"),
         (json.dumps(header(3)).encode(), "1 of 3 items"),
     ],
@@ -78,6 +81,16 @@ def test_header_that_is_none_is_refused(tmp_path, content, said):
         (json.dumps(record(1, kind="essay")), "`kind` must be one of"),
         (json.dumps(record(1, strict=None, correct_strict=True)), "cannot be right"),
         (json.dumps(record(0)), "same `id`"),
+        (json.dumps(record(0, id="other")), "same `index`"),
+        (json.dumps(record(1, options="AB")), "line 2: `options` must be list"),
+        (json.dumps(record(1, options=["a", 3])), "line 2: `options` must be a list of at most 10 texts"),
+        (json.dumps(record(1, options=["a"] * 11)), "at most 10 texts"),
+        (json.dumps(record(1, program="print(1)")), "line 2: `program` must be dict"),
+        (json.dumps(record(1, program={"output": "print(1)"})), "line 2, program lacks `prompt`"),
+        (json.dumps(record(1, program={**PROGRAM, "printed": None})), "line 2, program: `printed` must be str"),
+        (json.dumps(record(1, program={**PROGRAM, "status": 0})), "line 2, program: `status` must be str"),
+        (json.dumps(record(-1)), r"line 2: `index` must lie in \[0, 2\)"),
+        (json.dumps(record(2)), r"line 2: `index` must lie in \[0, 2\)"),
     ],
 )
 def test_line_that_is_no_record_is_refused_by_its_number(tmp_path, line, said):
@@ -115,7 +128,7 @@ def test_runs_that_differ_are_refused_by_the_field(tmp_path, field, change):
     ("field", "lines"),
     [
         ("items", records("42")),
-        ("id", [record(0), record(2)]),
+        ("id", [record(0), record(1, id="item-2")]),
         ("gold", [record(0), record(1, gold="43")]),
     ],
 )

@@ -51,7 +51,7 @@ def test_answer_of_five_thousand_digits_is_read_without_harm():
 # ---------------------------------------------------------------- programs
 
 
-@pytest.mark.parametrize("status", [None, "no_output", "error", "timeout", "asked_input", "refused"])
+@pytest.mark.parametrize("status", [None, "no_output", "output_cut", "error", "timeout", "asked_input", "refused"])
 def test_only_a_program_that_ended_well_answers(status):
     assert score_program("number", {**PROGRAM, "status": status}, "4") is None
     assert score_program("number", {**PROGRAM, "status": "ok"}, "4").correct_strict
@@ -77,6 +77,23 @@ def test_value_of_two_options_chooses_neither():
 )
 def test_binary_fractions_are_read_to_twelve_digits(printed, read):
     assert score_program("number", {**PROGRAM, "printed": printed}, read).correct_strict
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ["123456789012345.12345678901", "-1234567890123456789.00000000000001", "9" * 400 + ".12345678901"]
+    + ["314159265358.97932384626433832795", "1.5e400", "1.23456789012345e-5000", "2.50000000001e+310"],
+)
+def test_long_number_keeps_every_digit_before_its_point(printed):
+    assert score_program("number", {**PROGRAM, "printed": printed}, printed).correct_strict
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_rounding_to_twelve_digits_loses_no_whole_digit(size):
+    whole = "7" * size
+    found = score_program("number", {**PROGRAM, "printed": f"{whole}.20000000000000004"}, f"{whole}.2")
+    assert found.strict.partition(".")[0] == whole
+    assert found.correct_strict
 
 
 # ---------------------------------------------------------------- records

@@ -28,7 +28,7 @@ def hub(monkeypatch):
     """Answers `open_set` with our own rows; `asked` holds what was asked for."""
     asked = []
 
-    def open_set(name, config, split):
+    def open_set(name, config, split, **_):
         asked.append((name, config, split))
         task = next(task for task in TASKS.values() if task.hub and task.hub.name == name)
         first = config in (None, task.hub.configs[0])
@@ -211,9 +211,9 @@ def test_ids_must_differ(tmp_path):
 
 
 def test_missing_file_or_folder_is_named_with_what_would_do(tmp_path):
-    with pytest.raises(InputError, match=r"holds no gsm8k_test\.jsonl or gsm8k\.jsonl.*from the hub"):
+    with pytest.raises(InputError, match=r"no gsm8k_test\.jsonl or gsm8k\.jsonl and no folder gsm8k\..*hf download"):
         load_task("gsm8k", tmp_path)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="there is no folder"):
         load_task("gsm8k", tmp_path / "none")
     write_rows(tmp_path, "math500")
     with pytest.raises(InputError, match="ask for --benchmark math500"):
@@ -223,14 +223,17 @@ def test_missing_file_or_folder_is_named_with_what_would_do(tmp_path):
 
 
 def test_hub_out_of_reach_is_told_with_both_remedies(monkeypatch):
-    datasets = pytest.importorskip("datasets", reason='datasets comes with pip install "delcore[eval]"')
+    datasets = pytest.importorskip("datasets", reason='datasets comes with pip install -e ".[eval]"')
 
     def fail(*_, **__):
         raise ConnectionError("Couldn't reach the hub")
 
     monkeypatch.setattr(datasets, "load_dataset", fail)
     monkeypatch.setattr("delcore._hub.hub_reachable", lambda: False)
-    with pytest.raises(InputError, match=r"hub cannot be reached.*hf download openai/gsm8k.*--data-dir"):
+    with pytest.raises(
+        InputError,
+        match=r"reached\. .*`hf download openai/gsm8k .*FOLDER/gsm8k`; or put gsm8k_test\.jsonl into FOLDER",
+    ):
         load_task("gsm8k")
 
 
@@ -252,3 +255,25 @@ def test_real_file_is_read_whole_and_its_right_answers_equal_themselves(name):
         options = {"options": task.options} if task.options else {}
         assert equal_answers(task.kind, read_answer(task.kind, stated, **options).strict, item.gold), item
         assert item.question in item.prompt
+
+
+def test_downloaded_copy_of_a_hub_set_is_found_in_the_data_folder(tmp_path):
+    """What the remedy for an unreachable hub makes is what `--data-dir` takes."""
+    datasets = pytest.importorskip("datasets", reason='datasets comes with pip install -e ".[eval]"')
+    copy = tmp_path / "gsm8k"
+    for config in ("main", "socratic"):
+        data = datasets.Dataset.from_list(LOCAL["gsm8k"][1] if config == "main" else LOCAL["gsm8k"][1][:1])
+        (copy / config).mkdir(parents=True)
+        data.to_parquet(str(copy / config / "test-00000-of-00001.parquet"))
+    names = "".join(
+        f"- config_name: {name}\n  data_files:\n  - split: test\n    path: {name}/test-*\n"
+        for name in ("main", "socratic")
+    )
+    (copy / "README.md").write_text(f"---\nconfigs:\n{names}---\n")
+    items = load_task("gsm8k", tmp_path)
+    write_rows(tmp_path / "files", "gsm8k")
+    assert items == load_task("gsm8k", tmp_path / "files")
+    with pytest.raises(
+        InputError, match=r"holds no svamp\.json or SVAMP\.json and no folder SVAMP.*hf download ChilleD/SVAMP"
+    ):
+        load_task("svamp", tmp_path)

@@ -52,6 +52,20 @@ def test_accuracy_table_holds_the_share_cut_at_the_length_limit(tmp_path):
     assert row["cut"] == "50.0 (15.0–85.0)"
 
 
+def test_accuracy_table_counts_prompts_that_did_not_fit_where_there_are_any(tmp_path):
+    lines = records("42", None, None)
+    for line in lines[1:]:
+        line |= {"finish": "prompt_too_long", "output": "", "tokens": 0}
+    some = write_run(tmp_path / "some", lines)
+    none = write_run(tmp_path / "none", records("42", "1", "2"), **OTHER)
+    both = section("Accuracy", some, none)
+    assert [dict(zip(both.table.header, row, strict=True))["no room"] for row in both.table.rows] == ["2", "0"]
+    assert "did not fit" in both.text[0]
+    alone = section("Accuracy", none)
+    assert "no room" not in alone.table.header
+    assert "did not fit" not in alone.text[0]
+
+
 def test_accuracy_table_holds_both_readings_and_the_unread_share(pair):
     table = section("Accuracy", *pair).table
     assert table.rows[0][:4] == ["GSM8K", "model-a", "cot", "5"]

@@ -1,0 +1,178 @@
+"""What the pages Embeddings and Results keep between runs, like `cache`: plain values in, plain data out, bounded.
+
+Files are keyed by size and time, so what is written or replaced on disk is read again.
+"""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from cache import stamp_of
+
+from delcore import run_logs
+from delcore.errors import InputError
+from delcore.studies import stored
+from delcore.studies.stored import studies_folder
+from delcore.workshop import refuse_in_workshop
+
+TABLE = "table.json"
+_fits = threading.Lock()
+"""Held while criteria are fitted, so that two visitors at once fit them once."""
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def project_tsne(cosines: tuple[tuple[float, ...], ...], perplexity: float, seed: int) -> Any:
+    """t-SNE of ten directions with these cosines; see `delcore.analysis.project_tsne`."""
+    from delcore import analysis
+
+    row = {"kind": "", "context": "", "layer": None, "tied": False, "contexts": 0}
+    vectors = analysis.DigitEmbeddings(analysis.directions_of(cosines), provenance=analysis.Provenance(), **row)
+    return analysis.project_tsne(vectors, perplexities=(perplexity,), seeds=(seed,))
+
+
+# ---------------------------------------------------------------- studies
+
+
+def read_study(name: str) -> dict[str, Any]:
+    """The stored results of a study; see `delcore.studies.stored`."""
+    return _read_study(name, stamp_of(studies_folder() / name))
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _read_study(name: str, stamp: str) -> dict[str, Any]:
+    return _whole(lambda: stored.read_study(name))
+
+
+def read_embeddings() -> dict[str, Any]:
+    """The stored study of embeddings.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    study = read_study("embeddings")
+    rows = study.get("rows") if isinstance(study, dict) else None
+    if not isinstance(rows, list) or not rows or not isinstance(study.get("permutations"), int):
+        raise InputError("The stored study of embeddings is damaged. Install delcore again.")
+    return study
+
+
+def read_claims() -> list[stored.Claim]:
+    """The ledger of claims; see `delcore.studies.stored`."""
+    return _read_claims(stamp_of(studies_folder() / stored.CLAIMS_FILE))
+
+
+@st.cache_data(max_entries=2, show_spinner=False)
+def _read_claims(stamp: str) -> list[stored.Claim]:
+    return _whole(stored.read_claims)
+
+
+def _whole(read: Callable[[], Any]) -> Any:
+    """What `read` finds; a file that is cut is one sentence, too."""
+    try:
+        return read()
+    except InputError:
+        raise
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"A stored file is damaged ({type(error).__name__}). Install delcore again.") from None
+
+
+@st.cache_resource(show_spinner="Weighing the places …")
+def weigh_places() -> Any:
+    """The place weights of one number under every rule."""
+    from delcore.analysis import measure_place_weights
+
+    return measure_place_weights()
+
+
+@st.cache_resource(show_spinner="Fitting criteria and distances …")
+def fit_criteria() -> Any:
+    """How well criterion × distance explains each loss."""
+    from delcore import analysis
+
+    with _fits:
+        return analysis.fit_criteria()
+
+
+# ---------------------------------------------------------------- runs in a folder of the user's
+
+
+def read_logs(folder: str) -> Any:
+    """The logs of training runs in a folder, and the table of their sweep or None; never in a workshop.
+
+    Returns:
+        A list of `delcore.run_logs.RunLog`, and a list of `delcore.sweep.Row`.
+    """
+    refuse_in_workshop("Folders")
+    path = _folder(folder)
+    return _read_logs(str(path), _stamp_below(path, run_logs.METRICS, run_logs.HELDOUT, TABLE))
+
+
+def stored_logs() -> list[run_logs.RunLog]:
+    """The logs of the SmolLM2 study, which lie beside its results.
+
+    Raises:
+        InputError: this installation has none.
+    """
+    path = studies_folder() / "smollm2"
+    logs, _ = _read_logs(str(path), _stamp_below(path, run_logs.METRICS))
+    return logs
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading the logs …")
+def _read_logs(folder: str, stamp: str) -> Any:
+    path = Path(folder)
+    logs = run_logs.read_logs(path)
+    if not (path / TABLE).is_file():
+        return logs, None
+    from delcore.sweep import read_table
+
+    return logs, read_table(path)
+
+
+def read_evaluations(folder: str) -> Any:
+    """The runs of `delcore evaluate` in a folder, and a line for each that cannot be read; never in a workshop.
+
+    Returns:
+        A list of `delcore.benchmarks.saved_runs.EvaluationRun`, and a list of texts.
+    """
+    refuse_in_workshop("Folders")
+    path = _folder(folder)
+    return _read_evaluations(str(path), _stamp_below(path, "evaluation.json", "records.jsonl"))
+
+
+@st.cache_resource(max_entries=2, show_spinner="Reading the answers …")
+def _read_evaluations(folder: str, stamp: str) -> Any:
+    from delcore.benchmarks.records import find_runs
+    from delcore.benchmarks.saved_runs import read_run
+
+    runs, problems = [], []
+    for path in find_runs(Path(folder)):
+        try:
+            runs.append(read_run(path))
+        except InputError as error:
+            problems.append(str(error))
+    return runs, problems
+
+
+def _folder(name: str) -> Path:
+    """The folder that a user names.
+
+    Raises:
+        InputError: there is none.
+    """
+    try:
+        path = Path(name).expanduser()
+        if path.is_dir():
+            return path
+    except (OSError, RuntimeError, ValueError):  # too long, an unknown ~user, a NUL
+        pass
+    raise InputError(f"There is no folder {name[:200]!r} on this machine.")
+
+
+def _stamp_below(path: Path, *names: str) -> str:
+    """Changes when a file of one of these names, in a folder or in one right below it, is written or replaced."""
+    return " ".join(
+        f"{file}:{stamp_of(file)}" for name in names for at in (name, f"*/{name}") for file in path.glob(at)
+    )

@@ -1,0 +1,320 @@
+"""The page Explore through AppTest: strip, views, models, temperature, stories, links, take-aways, numbers."""
+
+import contextlib
+import io
+import json
+import threading
+
+import pytest
+
+from delcore.analysis import temper_law
+from delcore.models import EMBEDDED_NAMES, byte_tokenizer, load_model
+from delcore.plots import TITLES
+from delcore.probe import probe
+from tests.pages_for_tests import HOSTILE, address, ask, assert_healthy, figures, open_app, texts_read_as_markup
+
+pytestmark = pytest.mark.usefixtures("empty_caches")
+
+
+def test_new_prompt_shows_its_distributions(fake_models):
+    app = ask(open_app(), "12 + 35 = ")
+    table = app.dataframe[0].value
+    assert list(table["model"]) == list(EMBEDDED_NAMES)
+    assert set(table["top_digit"]) == {4}  # ten characters and four digits before
+    assert list(table["title"]) == [TITLES[name] for name in EMBEDDED_NAMES]
+    assert fake_models == [f"embedded:{name}" for name in EMBEDDED_NAMES]
+
+
+def test_family_is_loaded_once_for_many_prompts_and_sessions(fake_models):
+    first, second = open_app(), open_app()
+    for i in range(5):
+        ask(first, f"first {i}")
+        ask(second, f"second {i}")
+    assert len(fake_models) == len(EMBEDDED_NAMES)
+
+
+def test_two_sessions_at_once_load_one_copy_and_get_their_own_answers(fake_models):
+    import cache
+
+    answers = {}
+    threads = [
+        threading.Thread(target=lambda i=i: answers.update({i: cache.probe_family("x" * (i + 1))})) for i in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(fake_models) == len(EMBEDDED_NAMES)
+    assert {i: len(answers[i]["prompt"]) for i in answers} == {i: i + 1 for i in range(6)}
+
+
+def test_click_on_a_digit_shows_that_position(fake_models):
+    app = ask(open_app(), "12 + 35 = ")
+    assert [app.button(key=f"digit-{i}").label for i in range(5)] == ["1", "2", "3", "5", "?"]
+    app.button(key="digit-1").click().run()
+    assert_healthy(app)
+    assert set(app.dataframe[0].value["top_digit"]) == {1}
+    ask(app, "7 = ")
+    assert set(app.dataframe[0].value["top_digit"]) == {5}, "a new prompt starts at its next token"
+
+
+def test_example_fills_the_box_and_typing_forgets_the_example(fake_models):
+    app = open_app()
+    app.pills(key="example").set_value("carry").run()
+    assert_healthy(app)
+    assert app.text_input(key="prompt_box").value == "58 + 67 = "
+    ask(app, "1 + 1 = ")
+    assert app.session_state["example"] is None
+
+
+def test_continuation_adds_its_digits_and_starts_at_the_first(fake_models):
+    app = ask(open_app(), "6 * 7 = ")
+    app.toggle(key="continue").set_value(True).run()
+    assert_healthy(app)
+    assert [app.button(key=f"digit-{i}").label for i in range(5)] == ["6", "7", "4", "2", "?"]
+    assert set(app.dataframe[0].value["top_digit"]) == {(8 + 2) % 10}
+    app.selectbox(key="writer").set_value("del").run()
+    assert_healthy(app)
+
+
+@pytest.mark.parametrize("view", ["Overlay", "Change", "Side by side"])
+def test_each_view_shows_a_figure(fake_models, view):
+    app = ask(open_app(), "12 + 35 = ")
+    app.segmented_control(key="view").set_value(view).run()
+    assert_healthy(app)
+    assert len(app.get("plotly_chart")) == (1 if view == "Overlay" else 2)
+
+
+def test_many_digits_are_picked_by_number(fake_models):
+    app = ask(open_app(), "7 " * 100)
+    assert app.number_input[0].value == 101
+    app.number_input[0].set_value(1).run()
+    assert_healthy(app)
+    assert set(app.dataframe[0].value["top_digit"]) == {0}
+
+
+def test_arrows_step_through_the_digits_and_stop_at_both_ends(fake_models):
+    app = ask(open_app(), "1 + 2 = ")
+    assert app.button(key="step-right").disabled
+    app.button(key="step-left").click().run()
+    app.button(key="step-left").click().run()
+    assert_healthy(app)
+    assert address(app)["position"] == "0" and app.button(key="step-left").disabled
+
+
+def test_other_models_stand_beside_the_family_at_every_digit(fake_models):
+    app = ask(open_app(), "12 = ")
+    app.multiselect(key="others").set_value(["<b>some/model</b>"]).run()
+    assert_healthy(app)
+    assert list(app.dataframe[0].value["model"]) == [*EMBEDDED_NAMES, "<b>some/model</b>"]
+    spec = json.dumps(list(figures(app).values()))
+    assert "<b>some" not in spec and "&lt;b&gt;some" in spec
+    assert "<b>some" not in texts_read_as_markup(app)
+    app.button(key="digit-1").click().run()
+    assert "<b>some/model</b>" in list(app.dataframe[0].value["model"])
+    app.button(key="digit-0").click().run()
+    assert list(app.dataframe[0].value["model"]) == list(EMBEDDED_NAMES), "nothing precedes the first digit"
+
+
+def test_only_chosen_models_are_shown_and_none_is_a_sentence(fake_models):
+    app = ask(open_app(), "12 + 35 = ")
+    app.pills(key="shown").set_value(["mle", "del"]).run()
+    assert_healthy(app)
+    assert list(app.dataframe[0].value["model"]) == ["mle", "del"]
+    app.pills(key="shown").set_value([]).run()
+    assert_healthy(app)
+    assert any("No model is chosen" in text.value for text in app.text)
+
+
+# ---------------------------------------------------------------- temperature, reference, draws
+
+
+def test_temperature_changes_every_number_as_a_softmax_does(fake_models):
+    app = ask(open_app(), "12 + 35 = ")
+    before = app.dataframe[0].value
+    app.number_input(key="temperature").set_value(2.0).run()
+    assert_healthy(app)
+    after = app.dataframe[0].value
+    expected = max(temper_law([0.91] + [0.01] * 9, 2.0))
+    assert after["top_probability"].tolist() == pytest.approx([expected] * 8)
+    assert (after["entropy_nats"] > before["entropy_nats"]).all()
+    assert (after["digit_mass"] == before["digit_mass"]).all(), "told at temperature 1"
+
+
+def test_reference_is_the_law_where_known_else_the_base_which_is_told():
+    app = open_app()
+    gaps = dict(zip(app.dataframe[0].value["model"], app.dataframe[0].value["gap_nats"], strict=True))
+    assert gaps["dist2"] > 0.02 and gaps["emo"] < -0.2
+    app.segmented_control(key="reference").set_value("mle").run()
+    assert_healthy(app)
+    rows = app.dataframe[0].value.set_index("model")
+    assert rows.loc["mle", "gap_nats"] == 0 and rows.loc["mle", "kl_nats"] == 0
+    assert rows.loc["del", "verdict"] == "flatter"
+
+
+def test_text_without_a_law_says_so(fake_models):
+    app = ask(open_app(), "12 + 35 = ")
+    assert "No law is known" in app.caption[-1].value
+
+
+def test_dice_draw_other_digits_and_stand_in_the_address(fake_models):
+    app = ask(open_app(), "12 + 35 = ")
+    app.number_input(key="temperature").set_value(5.0).run()
+    before = list(app.dataframe[0].value["draws"])
+    next(button for button in app.button if button.label == "Sample again").click().run()
+    assert list(app.dataframe[0].value["draws"]) != before
+    assert address(app)["seed"] == "1"
+
+
+# ---------------------------------------------------------------- stories
+
+
+def test_each_example_tells_what_to_look_at(fake_models):
+    import examples
+
+    app = open_app()
+    for name, example in examples.EXAMPLES.items():
+        app.pills(key="example").set_value(name).run()
+        assert_healthy(app)
+        assert app.caption[0].value == example.story
+        assert example.story.rstrip(".").count(". ") == 0 or name == "year"
+
+
+def test_stories_are_true_of_the_shipped_models():
+    import examples
+
+    models = {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
+
+    def ask_all(example):
+        return probe(examples.EXAMPLES[example].prompt, models)["positions"][-1]["models"]
+
+    def top(facts):
+        return facts["probabilities"].index(max(facts["probabilities"]))
+
+    easy = ask_all("easy sum")
+    assert {top(facts) for facts in easy.values()} == {4}
+    assert {name for name, facts in easy.items() if facts["entropy_nats"] > 0.1} == {"dist2"}
+    assert {top(facts) for facts in ask_all("carry").values()} == {1}
+    assert {top(facts) for facts in ask_all("decimal").values()} == {3}
+    miss = ask_all("near miss")
+    assert sum(top(facts) != 1 for facts in miss.values()) > 4 and miss["del"]["digit_mass"] < 0.01
+    assert max(facts["digit_mass"] for facts in ask_all("code literal").values()) < 0.01
+    assert {top(facts) for facts in ask_all("word problem").values()} == {6}
+    copy = ask_all("copy an id")
+    assert copy["dist2"]["probabilities"][3] > 0.01 > copy["mle"]["probabilities"][3]
+
+
+# ---------------------------------------------------------------- the address, and what leaves the page
+
+
+def test_link_opened_elsewhere_shows_exactly_the_same(fake_models):
+    first = ask(open_app(), "7 & 8 = <b>9</b> ")
+    first.button(key="digit-1").click().run()
+    first.segmented_control(key="view").set_value("Overlay")
+    first.number_input(key="temperature").set_value(0.75)
+    first.pills(key="shown").set_value(["mle", "dist2"])
+    first.multiselect(key="others").set_value(["some/model"])
+    first.segmented_control(key="reference").set_value("mle").run()
+    assert_healthy(first)
+    second = open_app(**address(first))
+    assert not second.warning
+    assert second.text_input(key="prompt_box").value == "7 & 8 = <b>9</b> "
+    assert second.dataframe[0].value.equals(first.dataframe[0].value)
+    assert figures(second)["overlay"] == figures(first)["overlay"]
+    assert address(second) == address(first)
+
+
+@pytest.mark.parametrize("bad", [{"temperature": "hot"}, {"position": "-4"}, {"shown": "mle,<b>"}, {"tab": "x"}])
+def test_bad_entry_of_a_link_is_one_sentence_and_the_page_opens(fake_models, bad):
+    app = open_app(prompt="1 + 1 = ", **bad)
+    assert [warning.value.count(".") for warning in app.warning] == [1] and next(iter(bad)) in app.warning[0].value
+    assert app.text_input(key="prompt_box").value == "1 + 1 = "
+    assert not set(bad) & set(address(app))
+
+
+def test_position_beyond_the_text_falls_to_the_next_digit(fake_models):
+    app = open_app(prompt="1 + 1 = ", position="77")
+    assert set(app.dataframe[0].value["top_digit"]) == {(8 + 2) % 10}
+
+
+def code_of(app) -> str:
+    return app.get("code")[0].value
+
+
+def run_code(code: str) -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, "copied", "exec"), {})
+    return out.getvalue()
+
+
+def test_copied_python_gives_the_numbers_of_the_page():
+    app = ask(open_app(), 'it\'s "12" + 3')
+    app.pills(key="shown").set_value(["mle", "dist2"])
+    app.number_input(key="temperature").set_value(0.5)
+    app.button(key="digit-2").click().run()
+    told = {line.split()[0]: float(line.split()[1]) for line in run_code(code_of(app)).splitlines()}
+    rows = app.dataframe[0].value.set_index("model")["entropy_nats"]
+    assert told == pytest.approx(rows.to_dict(), abs=1e-4)
+
+
+@pytest.mark.parametrize("prompt", [*HOSTILE, "=1+1", '"""; import os; """'])
+def test_prompt_stays_text_in_code_and_downloads(fake_models, prompt):
+    import parts
+
+    app = ask(open_app(), prompt)
+    compile(code_of(app), "copied", "exec")
+    assert repr(prompt) in code_of(app)
+    line = parts.as_csv([{"text": prompt, "number": -1.5}]).splitlines()[1]
+    assert not line.startswith(("=", "+", "-", "@")) and line.endswith("-1.5")
+
+
+def test_all_digits_are_listed_with_rank_and_place():
+    app = ask(open_app(), "sensor B reads 7.5")
+    table = app.dataframe[1].value
+    assert list(table["text"]) == ["7", "5", "?"]
+    assert table["rank"][0] == 1 and list(table["place"])[:2] == [0, -1]
+
+
+# ---------------------------------------------------------------- numbers
+
+
+@pytest.fixture
+def numbers():
+    return open_app(tab="Numbers")
+
+
+def test_numbers_tab_shows_weights_and_reasons(numbers):
+    table = numbers.dataframe[0].value
+    assert len(numbers.get("plotly_chart")) == 1
+    assert "a comma ends a number" in set(table["note"])
+    assert {"decimal", "integer", "none", "released"} <= set(table.columns)
+    assert "18 of 18" in numbers.text[0].value
+
+
+def test_two_tokenizers_stand_side_by_side(numbers, tmp_path):
+    byte_tokenizer().save_pretrained(tmp_path)
+    numbers.text_input(key="text").set_value("<b>3.14</b>")
+    numbers.text_input(key="second").set_value(str(tmp_path))
+    numbers.button(key="FormSubmitter:ask_numbers-Read numbers").click().run()
+    assert_healthy(numbers)
+    assert len(numbers.dataframe) == 2 and len(numbers.get("plotly_chart")) == 2
+    assert "<b>" not in texts_read_as_markup(numbers) + json.dumps(list(figures(numbers).values()))
+    assert str(tmp_path) in run_code(code_of(numbers))
+    again = open_app(**address(numbers))
+    assert again.dataframe[1].value.equals(numbers.dataframe[1].value)
+
+
+@pytest.mark.parametrize(("text", "said"), [(" ", "text is empty"), ("7" * 2500, "limit is 2,000")])
+def test_numbers_that_cannot_be_read_are_one_line(numbers, text, said):
+    numbers.text_input(key="text").set_value(text)
+    numbers.button(key="FormSubmitter:ask_numbers-Read numbers").click().run()
+    assert_healthy(numbers)
+    assert any(said in element.value for element in numbers.text)
+
+
+def test_unknown_tokenizer_is_one_line_and_the_other_stays(numbers):
+    numbers.text_input(key="second").set_value("/nowhere/<b>x</b>")
+    numbers.button(key="FormSubmitter:ask_numbers-Read numbers").click().run()
+    assert_healthy(numbers)
+    assert numbers.error[0].value == "These numbers cannot be read." and len(numbers.dataframe) == 1
