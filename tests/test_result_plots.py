@@ -21,6 +21,7 @@ from delcore.analysis import (
     measure_similarity,
     project_pca,
     project_tsne,
+    scan_held_levels,
     scan_pull,
 )
 from delcore.analysis.outcomes import SCAN_CAVEATS, TSNE_CAVEATS
@@ -33,6 +34,7 @@ from delcore.plots import (
     plot_confusion,
     plot_criteria,
     plot_equilibria,
+    plot_held_levels,
     plot_intervals,
     plot_layers,
     plot_measured,
@@ -90,6 +92,9 @@ BUILD = {
     "confusion": lambda: plot_confusion(measure_confusion(P)),
     "equilibria": lambda: plot_equilibria(scan()),
     "laws": lambda: plot_equilibria(scan(), "laws"),
+    "held levels": lambda: plot_held_levels(
+        scan_held_levels("del", (0.1,) * 10, [9.0, 2.0]), "del", {"del": (2.0, 0.1), HOSTILE: (9.0, 0.0)}
+    ),
     "pull": lambda: plot_pull(scan_pull(["mle", "emo"], [0.1, 0.5])),
     "places": lambda: plot_place_weights(measure_place_weights()),
     "criteria": lambda: plot_criteria(fits()),
@@ -130,7 +135,10 @@ def test_text_is_never_markup(name, figures):
         assert "<a" not in text and "<b>7" not in text and "$" not in text and "&amp;" not in text, text
 
 
-@pytest.mark.parametrize("name", sorted(set(BUILD) - {"gap", "equilibria", "laws", "places", "criteria", "pull"}))
+COMPUTED = {"gap", "equilibria", "laws", "held levels", "places", "criteria", "pull"}
+
+
+@pytest.mark.parametrize("name", sorted(set(BUILD) - COMPUTED))
 def test_measured_figures_say_how_many_observations_are_behind_them(name, figures):
     figure = figures[name]
     assert any("n = " in (axis.title.text or "") for axis in [*figure.select_xaxes(), *figure.select_yaxes()])

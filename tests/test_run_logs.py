@@ -112,6 +112,14 @@ def test_variants_of_one_seed_have_no_interval_and_narrow_windows_stack_panels()
     assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
 
 
+def test_axis_of_shares_ends_where_shares_do_and_that_of_nats_where_the_values_do():
+    rows = [row | {"measure": "exact_match"} for row in study()["rows"]]
+    shares = plot_variants(study(rows=rows), "exact_match", ["readings", "decimals"])
+    assert {axis.autorangeoptions.clipmax for axis in shares.select_xaxes()} == {1.02}
+    nats = plot_variants(study(), "gap_nats", ["readings", "decimals"])
+    assert {axis.autorangeoptions.clipmax for axis in nats.select_xaxes()} == {None}
+
+
 def test_measure_that_a_study_does_not_hold_is_refused():
     with pytest.raises(InputError, match="exact_match"):
         plot_variants(study(), "exact_match", ["readings"])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from delcore.analysis.divergences import Divergences, HumpFit, compare_laws, fit_hump
     from delcore.analysis.embeddings import CONTEXTS, generated_contexts, load_table, read_states
     from delcore.analysis.gaps import EntropyGap, judge_gap, measure_gap_by, measure_law_gap
+    from delcore.analysis.held_levels import scan_held_levels
     from delcore.analysis.loss_paths import LevelScan, LossPath, follow_loss, scan_level
     from delcore.analysis.numbers import NumberReading, NumberToken, read_numbers
     from delcore.analysis.outcomes import (
@@ -102,6 +103,7 @@ _HOMES = {
     "read_states": "embeddings",
     "sample_digits": "sharpness",
     "scan_equilibria": "scans",
+    "scan_held_levels": "held_levels",
     "scan_level": "loss_paths",
     "scan_pull": "single_loss",
     "tabulate_position": "records",
@@ -167,6 +169,7 @@ __all__ = [
     "read_states",
     "sample_digits",
     "scan_equilibria",
+    "scan_held_levels",
     "scan_level",
     "scan_pull",
     "tabulate_position",

@@ -23,7 +23,14 @@ from delcore.plots.measures import plot_calibration, plot_confusion, plot_interv
 from delcore.plots.places import place_title, plot_place_accuracy
 from delcore.plots.studies import measure_title, plot_variants
 from delcore.plots.sweeps import plot_sweep
-from delcore.plots.theory import plot_criteria, plot_equilibria, plot_number_weights, plot_place_weights, plot_pull
+from delcore.plots.theory import (
+    plot_criteria,
+    plot_equilibria,
+    plot_held_levels,
+    plot_number_weights,
+    plot_place_weights,
+    plot_pull,
+)
 
 __all__ = [
     "COLOURS",
@@ -38,6 +45,7 @@ __all__ = [
     "plot_differences",
     "plot_equilibria",
     "plot_gradients",
+    "plot_held_levels",
     "plot_intervals",
     "plot_layers",
     "plot_levels",

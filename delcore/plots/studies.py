@@ -42,7 +42,7 @@ def plot_variants(study: Mapping[str, Any], measure: str, groups: Sequence[str],
     figure.update_layout(height=inner + above + 60, margin={"l": LABELS_WIDTH, "r": 12, "t": above, "b": 60})
     for number, group in enumerate(groups):
         found = _values(study, group, measure)
-        _add_axes(figure, grid, number, losses)
+        _add_axes(figure, grid, number, losses, measure)
         _add_points(figure, number, losses, found)
         _add_goals(figure, number, {name: goal[group] for name, goal in goals.items() if goal}, losses)
         _label(figure, grid, number, group, measure, found)
@@ -97,13 +97,15 @@ def _add_goals(figure: go.Figure, number: int, goals: Mapping[str, float], losse
         )
 
 
-def _add_axes(figure: go.Figure, grid: Grid, number: int, losses: Mapping[str, str]) -> None:
+def _add_axes(figure: go.Figure, grid: Grid, number: int, losses: Mapping[str, str], measure: str) -> None:
     x_domain, y_domain = grid.domains(number)
     titles = [title_of_variant(name, loss) for name, loss in losses.items()]
     rows = {"categoryorder": "array", "categoryarray": titles[::-1], "range": [-0.6, len(titles) - 0.4]}
     x_axis = {"domain": x_domain, "anchor": f"y{suffix(number)}", "zerolinecolor": ZERO_COLOUR, "nticks": 5}
     y_axis = {"domain": y_domain, "anchor": f"x{suffix(number)}", "showticklabels": number % grid.columns == 0}
     grid_lines = {"gridcolor": GRID_COLOUR}
+    if measure_title(measure).endswith("(share)"):  # where all are 1, an axis by itself would reach to 2
+        x_axis["autorangeoptions"] = {"clipmax": 1.02}
     figure.update_layout({f"xaxis{suffix(number)}": x_axis | grid_lines, f"yaxis{suffix(number)}": y_axis | rows})
     figure.layout[f"yaxis{suffix(number)}"].update(grid_lines)
 

@@ -1,5 +1,6 @@
 """Figures that need no model: equilibria over a grid, pulls, place weights at the point, criterion × distance."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,6 +82,33 @@ def plot_pull(result: Measured) -> go.Figure:
     figure.update_xaxes(title_text=f"{probabilities.title} (logarithmic)", type="log")
     figure.update_xaxes(tickvals=list(probabilities.values), ticktext=[f"{p:g}" for p in probabilities.values])
     figure.update_yaxes(title_text=result.title, rangemode="tozero")
+    return figure
+
+
+def plot_held_levels(scan: Measured, loss: str, stands: Mapping[str, tuple[float, float]] | None = None) -> go.Figure:
+    """Where a loss rests at each level of the digit logits, a line; and where trained models stand, a mark each.
+
+    Args:
+        scan: as `delcore.analysis.scan_held_levels` returns it.
+        loss: its key.
+        stands: name of a model to its level and its entropy less the law's.
+    """
+    (axis,) = scan.axes
+    figure = framed(380, "Digit entropy along the height of the logits", scan.caveats)
+    line = points(loss, axis.values, scan.values)
+    line |= {"mode": "lines", "name": f"{look_of(loss).title}: rest at this level"}
+    figure.add_trace(line | {"hovertemplate": "level %{x:.2f}: %{y:+.4f} nats<extra></extra>"})
+    for name, (level, gap) in (stands or {}).items():
+        trace = points(name, [level], [gap], line=False)
+        trace["marker"] |= {"size": 13}
+        trace |= {
+            "name": f"{look_of(name).title}: trained model",
+            "hovertemplate": "%{x:.2f}: %{y:+.4f}<extra></extra>",
+        }
+        figure.add_trace(trace)
+    zero_line(figure)
+    figure.update_xaxes(title_text=axis.title)
+    figure.update_yaxes(title_text="entropy less the law's (nats)")
     return figure
 
 

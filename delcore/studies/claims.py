@@ -26,9 +26,12 @@ logger = logging.getLogger("delcore.studies")
 
 COMMAND = "python -m delcore.studies claims --out notebooks/studies"
 OPENED, CLOSED = "<!-- claims: made by `python -m delcore.studies claims` -->", "<!-- end of claims -->"
-UNKNOWN = "01_quickstart.ipynb#A-digit-that-cannot-be-known"
-TRAINED = "01_quickstart.ipynb#A-short-training-run"
-WEIGHT = "03_floating_point_place_weights.ipynb#What-a-weight-costs"
+BIAS = "05_oversharp_overflat_gentle.ipynb#What-trained-models-do"
+GENTLE = "05_oversharp_overflat_gentle.ipynb#Is-DEL-gentle?"
+ANSWERS = "04_training_every_loss.ipynb#Who-answers-best?"
+NEARNESS = "07_benchmarks_and_your_model.ipynb#Near-misses-count"
+TERM = "04_training_every_loss.ipynb#Does-the-distance-term-hurt?"
+WEIGHTS = "04_training_every_loss.ipynb#Do-the-place-weights-help?"
 JUMP = "03_floating_point_place_weights.ipynb#The-jump-at-the-point"
 ORDER = "06_digit_embeddings.ipynb#A-real-model"
 CASES = "02_why_likelihood_is_not_enough.ipynb#Criterion-×-distance"
@@ -67,7 +70,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.sharpens,
         trained.beside_bias,
-        UNKNOWN,
+        BIAS,
         "losses:gap_nats",
     ),
     Rule(
@@ -76,7 +79,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.flattens,
         trained.beside_bias,
-        UNKNOWN,
+        BIAS,
         "losses:gap_nats",
     ),
     Rule(
@@ -85,7 +88,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.moves_gently,
         trained.beside_gentle,
-        UNKNOWN,
+        GENTLE,
         "losses:gap_nats",
     ),
     Rule(
@@ -94,7 +97,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.answers_best,
         trained.beside_accuracy,
-        TRAINED,
+        ANSWERS,
         "losses:exact_match",
     ),
     Rule(
@@ -103,7 +106,7 @@ RULES = (
         ("losses", "smollm2"),
         trained.lowers_distance,
         trained.beside_distance,
-        TRAINED,
+        NEARNESS,
         "losses:distance",
     ),
     Rule(
@@ -121,7 +124,7 @@ RULES = (
         ("ablations",),
         trained.hurt_by_distance,
         trained.beside_ablations,
-        TRAINED,
+        TERM,
         "ablations:exact_match",
     ),
     Rule(
@@ -130,7 +133,7 @@ RULES = (
         ("ablations",),
         trained.helped_by_places,
         trained.beside_ablations,
-        WEIGHT,
+        WEIGHTS,
         "ablations:exact_match",
     ),
     Rule(
