@@ -104,3 +104,13 @@ def test_readme_names_the_three_lines():
 def test_readme_links_lead_somewhere():
     targets = re.findall(r"\]\(([^)h#][^)]*)\)", README.read_text(encoding="utf-8"))
     assert [target for target in targets if not (README.parent / target.split("#")[0]).exists()] == []
+
+
+@pytest.mark.usefixtures("no_type_checks")
+@pytest.mark.filterwarnings(*TRAINER_WARNINGS)
+def test_readme_trl_samples_end_in_the_end_token_and_spell_none(run_alone):
+    names = run_alone(SFT)
+    end, spelled = names["tokenizer"].eos_token_id, names["tokenizer"].eos_token.encode()
+    for row in names["trainer"].train_dataset:
+        assert row["input_ids"].count(end) == 1 and row["input_ids"][-1] == end
+        assert spelled not in names["tokenizer"].decode(row["input_ids"][:-1]).encode()
