@@ -8,7 +8,7 @@ import parts
 import streamlit as st
 
 from delcore import plots
-from delcore.benchmarks.metrics import WAYS, accuracy, cut_share, place_accuracy, unread_share
+from delcore.benchmarks.metrics import SHOWN_PLACES, WAYS, accuracy, cut_share, place_accuracy, unread_share
 from delcore.errors import InputError
 from delcore.intervals import Interval
 from delcore.workshop import is_workshop
@@ -30,7 +30,6 @@ COLUMNS = {
     "unread": ("unread, strictly", None, "percent without a stated answer"),
     "cut": ("cut", None, "percent that had not ended at the length limit"),
 }
-SHOWN_PLACES = range(-6, 10)
 
 
 def show_benchmarks() -> None:
@@ -155,7 +154,7 @@ def show_items(runs: Mapping[str, Any], way: str) -> None:
 
 
 def _pick_number(count: int) -> int:
-    """Which of the items found; another filter starts at the first."""
+    """Which of the items found, by its number; the first, where another filter finds fewer than that."""
     if st.session_state.get("item", 1) > max(count, 1):
         st.session_state.item = 1
     return int(st.number_input(f"Item, 1 to {count:,}", 1, max(count, 1), key="item", disabled=count < 2, width=180))

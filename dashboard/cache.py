@@ -1,4 +1,6 @@
-"""Everything the dashboard keeps between runs. Plain values in, plain data out, all of it bounded.
+"""What the pages keep of models between runs, and the helpers of `cache_lab` and `cache_results`.
+
+Plain values in, plain data out, all of it bounded.
 
 Models are loaded once per server and never leave this module. Results are keyed by the models' revision, the
 prompt and the settings, so no visitor meets another's prompt. torch is imported by the first function that needs it.
@@ -14,14 +16,14 @@ import streamlit as st
 
 from delcore.models import EMBEDDED_DIR, EMBEDDED_NAMES
 from delcore.studies.stored import studies_folder
-from delcore.workshop import refuse_in_workshop
+from delcore.workshop import is_workshop, refuse_in_workshop
 
 OPENING_FILE = EMBEDDED_DIR / "opening.json"
 _models = threading.RLock()
 """Held while the family is loaded or a model asked: two visitors at once load one copy, and their prompts queue."""
 
 _others = threading.RLock()
-"""Held while another model is loaded."""
+"""Held while another model or tokenizer is loaded."""
 
 
 def opening_record() -> dict[str, Any]:
@@ -114,6 +116,12 @@ def known_adapters() -> list[str]:
     return [str(file.parent) for file in sorted(found.glob("*/adapter_config.json"))]
 
 
+def names_in_links() -> dict[str, str]:
+    """What an address may call a model that these pages know, with its name: no path of this machine is told."""
+    embedded = {name: name for name in ("embedded", *(f"embedded:{member}" for member in EMBEDDED_NAMES))}
+    return embedded if is_workshop() else embedded | {short_name(path): path for path in known_adapters()}
+
+
 def read_numbers(name: str, text: str) -> Any:
     """A `delcore.analysis.NumberReading` of a text under a model's tokenizer; "embedded" is the family's."""
     if name != "embedded":
@@ -132,8 +140,16 @@ def _read_numbers(name: str, text: str, revision: str) -> Any:
 def _load_tokenizer(name: str, revision: str) -> Any:
     from delcore.models import load_tokenizer, quiet_libraries
 
+    if _lies_in_weights(Path(os.path.expanduser(name))):
+        return _load_other(name, revision).tokenizer  # takes the lock itself, and keeps the weights that were read
     quiet_libraries()
-    return load_tokenizer(name)
+    with _others:
+        return load_tokenizer(name)
+
+
+def _lies_in_weights(path: Path) -> bool:
+    """Whether a tokenizer is to be had with its model only: of a .gguf file, and of a folder without one of its own."""
+    return path.suffix == ".gguf" or (path.is_dir() and not (path / "tokenizer_config.json").is_file())
 
 
 @st.cache_resource(max_entries=3, show_spinner=False)

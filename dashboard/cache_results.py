@@ -17,7 +17,6 @@ from delcore.studies import stored
 from delcore.studies.stored import studies_folder
 from delcore.workshop import refuse_in_workshop
 
-TABLE = "table.json"
 _fits = threading.Lock()
 """Held while criteria are fitted, so that two visitors at once fit them once."""
 
@@ -106,17 +105,14 @@ def read_logs(folder: str) -> Any:
     """
     refuse_in_workshop("Folders")
     path = _folder(folder)
-    return _read_logs(str(path), _stamp_below(path, run_logs.METRICS, run_logs.HELDOUT, TABLE))
+    return _read_logs(str(path), _stamp_below(path, run_logs.METRICS, run_logs.HELDOUT, run_logs.TABLE))
 
 
 def stored_logs() -> list[run_logs.RunLog]:
-    """The logs of the SmolLM2 study, which lie beside its results.
-
-    Raises:
-        InputError: this installation has none.
-    """
+    """The logs of the SmolLM2 study, which lie beside its results; none where they were not installed."""
     path = studies_folder() / "smollm2"
-    logs, _ = _read_logs(str(path), _stamp_below(path, run_logs.METRICS))
+    stamp = _stamp_below(path, run_logs.METRICS)
+    logs: list[run_logs.RunLog] = _read_logs(str(path), stamp)[0] if stamp else []
     return logs
 
 
@@ -124,7 +120,7 @@ def stored_logs() -> list[run_logs.RunLog]:
 def _read_logs(folder: str, stamp: str) -> Any:
     path = Path(folder)
     logs = run_logs.read_logs(path)
-    if not (path / TABLE).is_file():
+    if not (path / run_logs.TABLE).is_file():
         return logs, None
     from delcore.sweep import read_table
 

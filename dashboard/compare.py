@@ -71,10 +71,22 @@ def _row(name: str, facts: Facts, reference: list[float], seed: int) -> dict[str
 # ---------------------------------------------------------------- other models
 
 
+def all_others() -> list[str]:
+    """Names of the other models; none in a workshop."""
+    return [] if is_workshop() else st.session_state.others
+
+
+def writers() -> list[str]:
+    """Names of those that may write on."""
+    return [*EMBEDDED_NAMES, *all_others()]
+
+
 def named_others() -> dict[str, str]:
-    """Title to name of the other models; none in a workshop."""
+    """Title to name of the other models that may be asked; see the rule of names in `links`."""
     titled: dict[str, str] = {}
-    for name in [] if is_workshop() else st.session_state.others:
+    for name in all_others():
+        if links.is_unasked(name):
+            continue
         title = cache.short_name(name)
         titled[name if title in titled or title in EMBEDDED_NAMES else title] = name
     return titled
@@ -91,10 +103,17 @@ def ask_others(context: str | None) -> dict[str, Facts]:
     return answers
 
 
+def settle_writer() -> None:
+    """Where the writer is none of those on the page, as a link may name it, the base writes."""
+    state = st.session_state
+    state.writer = state.writer if state.writer in writers() else "base"
+
+
 def show_choices(context: str | None) -> None:
     """Which models are shown, more of them, and a continuation to step through."""
     links.hold("shown", "others", "continue")
-    with st.expander("Choose models, add others, step through a continuation", expanded=False, key="choices"):
+    adding = "" if is_workshop() else "add others, "
+    with st.expander(f"Choose models, {adding}step through a continuation", expanded=False, key="choices"):
         st.pills(
             "Embedded family",
             EMBEDDED_NAMES,
@@ -105,9 +124,8 @@ def show_choices(context: str | None) -> None:
         if not is_workshop():
             _ask_others_names()
         st.toggle("Let a model write on, and look at each digit it writes", key="continue", on_change=_forget_position)
-        writers = [*EMBEDDED_NAMES, *named_others().values()]
-        st.session_state.writer = st.session_state.writer if st.session_state.writer in writers else "base"
-        st.selectbox("Written by", writers, format_func=_written_by, key="writer", on_change=_forget_position)
+        settle_writer()
+        st.selectbox("Written by", writers(), format_func=_written_by, key="writer", on_change=_forget_position)
         if named_others() and not context:
             st.caption("Other models are not asked where nothing precedes the digit.")
 

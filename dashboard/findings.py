@@ -11,7 +11,7 @@ from delcore import plots
 from delcore.analysis import read_similarity
 from delcore.errors import InputError
 from delcore.intervals import Interval
-from delcore.studies.stored import Claim
+from delcore.studies.stored import SOLVED, Claim
 
 ICONS = {
     "agrees": ":material/check_circle:",
@@ -22,9 +22,7 @@ ICONS = {
     "not run": ":material/hourglass_empty:",
 }
 GROUPS = {"gap_nats": ("readings", "reading integers", "reading decimals")}
-SOLVED = ("integers", "decimals")
 ON_SMOLLM2 = {"gap_nats": "entropy_nats", "distance": "expected_digit_error"}
-NAMED = {"entropy_nats": ("digit entropy", "nats"), "expected_digit_error": ("abs(E[k] − c)", "digits")}
 
 
 def show_claims() -> None:
@@ -122,8 +120,8 @@ def show_smollm2(measure: str, key: str) -> None:
         for name, facts in study["digits"].items()
         if facts[measure].get("difference_to_mle") and name != "base"
     }
-    what, unit = NAMED[measure]
-    figure = plots.plot_intervals(changes, title="", x_title=f"less MLE's ({unit})", what="answers")
+    what = plots.measure_title(measure)
+    figure = plots.plot_intervals(changes, title="", x_title=f"{what}, less MLE's", what="answers")
     st.markdown(f"**SmolLM2-135M on GSM8K**, default strength: {parts.escape_markdown(what)} less that of MLE")
-    _show(figure, f"{key}-smollm2", f"{what} ({unit}) of each loss on SmolLM2 less that of MLE")
+    _show(figure, f"{key}-smollm2", f"{what} of each loss on SmolLM2 less that of MLE")
     st.caption(study["limits"])

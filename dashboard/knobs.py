@@ -20,9 +20,9 @@ PLACES = (NO_PLACE, "hundreds", "tens", "units", "tenths", "hundredths", OWN_U)
 PARAMETERS = {
     "tab": links.choice(TABS),
     "edited": links.choice(EDITED),
-    "law": links.numbers(10, DESIGN_LAW),
+    "law": links.numbers(10, 1.0, DESIGN_LAW),
     "same": links.flag(True),
-    "predicted": links.numbers(10, LAWS["flat"]),
+    "predicted": links.numbers(10, 1.0, LAWS["flat"]),
     "true_digit": links.choice([*range(10), AVERAGE], 7),
     "mass": links.number(0.01, 0.999, 0.999),
     "place": links.choice(PLACES),

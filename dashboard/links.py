@@ -10,20 +10,31 @@ A page lists its parameters, calls `restore` before its first widget and `publis
 The names are keys of the session state and of the address alike. Values that a page opens with stay out of the
 address. What cannot be used is ignored, and one sentence says so. Values also outlive a change of page, where
 Streamlit forgets widgets.
+
+The rule of names: any site can send a browser to a local server by a link, so a link alone loads nothing but what the
+page knows. An address holds no path of this machine, neither written nor read. Another model or tokenizer that it
+names is asked only after a visitor has pressed the button of `ask_leave`, and in a workshop not at all.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
+
+from delcore.errors import InputError
+from delcore.models import is_hub_id
+from delcore.workshop import is_workshop
 
 LONGEST = 2_000
 """Characters of one value; servers and browsers cut addresses that are much longer."""
 
 NONE = "-"
 """Stands for an empty choice; some programs drop entries without a value."""
+
+UNASKED = "links/unasked"
+"""Key of the session state: names that came with an address and that no visitor has agreed to."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +44,14 @@ class Parameter:
     Args:
         default: the value without an entry.
         read: text to value; raises ValueError for what cannot be used.
-        write: value to text.
+        write: value to text; None for what no address may hold.
+        known: where the value names models, those that a link may name without a question; None elsewhere.
     """
 
     default: Any
     read: Callable[[str], Any]
-    write: Callable[[Any], str] = str
+    write: Callable[[Any], str | None] = str
+    known: Collection[str] | None = None
 
 
 def text(default: str = "") -> Parameter:
@@ -85,11 +98,11 @@ def whole(low: int, high: int, default: int | None = None) -> Parameter:
     return Parameter(default, lambda word: int(_in_range(int(word), low, high)))
 
 
-def numbers(count: int, default: Sequence[float]) -> Parameter:
-    """So many numbers of 0 or above, separated by commas."""
+def numbers(count: int, high: float, default: Sequence[float]) -> Parameter:
+    """So many numbers from 0 to `high`, separated by commas."""
 
     def read(line: str) -> tuple[float, ...]:
-        values = tuple(_in_range(float(word), 0.0, 1e6) for word in line.split(","))
+        values = tuple(_in_range(float(word), 0.0, high) for word in line.split(","))
         if len(values) != count:
             raise ValueError(f"{count} numbers are needed")
         return values
@@ -101,6 +114,48 @@ def flag(default: bool = False) -> Parameter:
     """Yes or no."""
     named = {"1": True, "0": False}
     return Parameter(default, lambda word: _look_up(named, word), lambda value: str(int(value)))
+
+
+def model(known: Mapping[str, str], default: str) -> Parameter:
+    """The name of a model or a tokenizer; `known` maps words of an address to names that the page knows."""
+    return Parameter(default, lambda word: _read_name(known, word), lambda name: _write_name(known, name), _all(known))
+
+
+def models(known: Mapping[str, str], most: int) -> Parameter:
+    """Names of models, one a line; see `model`."""
+    listed = lines(most)
+
+    def write(names: Sequence[str]) -> str | None:
+        words = [_write_name(known, name) for name in names]
+        return "\n".join(word for word in words if word is not None) or None
+
+    return Parameter([], lambda word: [_read_name(known, one) for one in listed.read(word)], write, _all(known))
+
+
+def _all(known: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(known.values())
+
+
+def _read_name(known: Mapping[str, str], word: str) -> str:
+    word = word.strip()  # as the pages read what is typed, so that a space makes no other name
+    if word in known:
+        return known[word]
+    if is_workshop() or not _may_be_linked(word):
+        raise ValueError("no name that a link may hold")
+    return word
+
+
+def _write_name(known: Mapping[str, str], name: str) -> str | None:
+    shorter = {long: word for word, long in known.items()}
+    return shorter.get(name, name if _may_be_linked(name) else None)
+
+
+def _may_be_linked(name: str) -> bool:
+    """Whether it is no path of this machine; a backslash is refused first, on Windows it may call a host."""
+    try:
+        return len(name) <= LONGEST and name.isprintable() and "\\" not in name and is_hub_id(name)
+    except InputError:
+        return False
 
 
 def _read_text(value: str) -> str:
@@ -148,11 +203,39 @@ def _read_address(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
     for key, word in st.query_params.to_dict().items():
         try:
             values[key] = parameters[key].read(word)
+            _doubt(parameters[key], values[key])
         except (KeyError, ValueError, OverflowError):
             ignored.append(key)
     if ignored:
         _say_ignored([key for key in ignored if key in parameters])
     return values
+
+
+def _doubt(parameter: Parameter, value: Any) -> None:
+    """Remember names that the page does not know, until a visitor agrees."""
+    if parameter.known is not None:
+        names = {value} if isinstance(value, str) else set(value)
+        st.session_state[UNASKED] = st.session_state.get(UNASKED, set()) | (names - set(parameter.known))
+
+
+def is_unasked(name: str) -> bool:
+    """Whether a model's name came with the address and no visitor has agreed to it."""
+    return name in st.session_state.get(UNASKED, ())
+
+
+def ask_leave(names: Sequence[str]) -> None:
+    """Where some of these names came with the address: what they are, and the button to ask them."""
+    unasked = list(dict.fromkeys(name for name in names if is_unasked(name)))
+    if not unasked:
+        return
+    with st.container(key="leave"):
+        st.warning("This link names what is not loaded yet. Ask only what you know.", icon=":material/link:")
+        st.text("\n".join(unasked))
+        st.button("Ask the models of this link", key="ask_leave", on_click=_agree, args=(unasked,))
+
+
+def _agree(names: Sequence[str]) -> None:
+    st.session_state[UNASKED] = st.session_state[UNASKED] - set(names)
 
 
 def _say_ignored(known: list[str]) -> None:
@@ -176,7 +259,7 @@ def publish(page: str, parameters: Mapping[str, Parameter]) -> None:
     values = {key: state[key] for key in parameters if key in state}
     state[f"links/{page}"] = values
     words = {key: parameters[key].write(value) for key, value in values.items() if _is_told(parameters[key], value)}
-    words = {key: word for key, word in words.items() if len(word) <= LONGEST}
+    words = {key: word for key, word in words.items() if word is not None and len(word) <= LONGEST}
     if words != st.query_params.to_dict():
         st.query_params.from_dict(words)
 

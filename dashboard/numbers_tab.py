@@ -13,11 +13,6 @@ from delcore.errors import InputError
 from delcore.workshop import is_workshop
 
 TEXT = "1,000 is 1000; 3.14 and .5; 1.2.3; -7; 42."
-PARAMETERS = {
-    "text": links.text(TEXT),
-    "tokenizer": links.text("embedded"),
-    "second": links.text(""),
-}
 COLUMNS = {
     "token": ("token", None, "its characters; ␣ is a space, 1/2 the first of two tokens of one character"),
     "number": ("number", "%d", "which number of the text it belongs to"),
@@ -30,14 +25,26 @@ COLUMNS = {
 }
 
 
+def parameters() -> dict[str, links.Parameter]:
+    """All that a link to this tab restores."""
+    known = cache.names_in_links()
+    return {
+        "text": links.text(TEXT),
+        "tokenizer": links.model(known, "embedded"),
+        "second": links.model(known | {"": ""}, ""),
+    }
+
+
 def show() -> None:
     """Text and tokenizers, then one column each."""
     ask()
     state = st.session_state
-    names = [state.tokenizer.strip() or "embedded", *([state.second.strip()] if state.second.strip() else [])]
+    named = [state.tokenizer.strip() or "embedded", *([state.second.strip()] if state.second.strip() else [])]
+    links.ask_leave(named)
+    names = [name for name in named if not links.is_unasked(name)]
     found = []
-    columns = st.columns(len(names), gap="medium")
-    for i, (name, column) in enumerate(zip(names, columns, strict=True)):
+    columns = st.columns(len(named), gap="medium")
+    for i, (name, column) in enumerate(zip(names, columns[: len(names)], strict=True)):
         with column:
             found += _show_reading(name, i)
     if found:

@@ -1,7 +1,8 @@
 """Pieces that all pages share: figures that fit wide and narrow windows, problems told in one line, the style sheet.
 
-Text from users and models goes through `st.text`, `st.dataframe` or `delcore.plots.escape_text` only; every other
-Streamlit call that shows text reads Markdown.
+Text from users and models goes through `st.text`, `st.code` or `st.dataframe`, in figures through
+`delcore.plots.escape_text`, in labels through `escape_markdown`; every other Streamlit call that shows text reads
+Markdown.
 """
 
 import csv
@@ -26,7 +27,6 @@ STYLE = """
 .st-key-strip .stText { padding: 0 .4rem; }
 [class*="st-key-step-"] p { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 .st-key-formulas .katex { font-size: 1em; }
-.st-key-problem { gap: .4rem; }
 .st-key-pair { align-items: flex-start; }
 .st-key-pair > div { flex: 1 1 340px; min-width: min(340px, 100%); }
 @media (max-width: 640px) {
@@ -61,7 +61,7 @@ def show_panels(build: Callable[[int], go.Figure], key: str, alt: str, *, column
 
 def show_problem(what: str, error: Exception) -> None:
     """A fixed headline and the error's own line, which may quote the user and so is plain text."""
-    with st.container(key="problem"):
+    with st.container(gap="xsmall"):  # without a key, for a page may have several problems
         st.error(what, icon=":material/error:")
         st.text(str(error))
 
@@ -76,7 +76,7 @@ def ask_folder(label: str, key: str) -> str:
 
 def escape_markdown(text: str) -> str:
     """Text for a label that reads Markdown, so that it stands there letter by letter."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-!|<>~$:" else c for c in text)
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-!|<>~$:&." else c for c in text)
 
 
 def show_table(
@@ -126,7 +126,7 @@ def show_take_away(rows: list[dict[str, Any]], whole: Any, name: str, code: str)
             key="picture",
             required=True,
             help="The camera at the upper right of each figure saves it as PNG or SVG; the address of this page holds "
-            "all settings, so copying it is the way to share the page.",
+            "its settings, so copying it is the way to share the page.",
         )
 
 

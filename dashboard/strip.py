@@ -57,7 +57,7 @@ def take_position(i: int | None) -> None:
 
 def _pick_by_number(count: int, chosen: int) -> int:
     key = f"digit-of-{count}"
-    st.session_state.setdefault(key, chosen + 1)
+    st.session_state[key] = chosen + 1  # a new prompt with as many digits starts anew
     picked = st.number_input(
         f"Digit to look at, from 1 to {count} (the last is the next one)",
         1,

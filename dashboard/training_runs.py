@@ -26,12 +26,21 @@ def show_training() -> None:
     """The user's folder, or the stored runs of the SmolLM2 study."""
     folder = "" if is_workshop() else parts.ask_folder("Folder of a run or a sweep; empty for the stored runs", "runs")
     try:
-        logs, table = cache_results.read_logs(folder) if folder else (cache_results.stored_logs(), None)
-        if not folder:
-            st.caption("Stored runs: SmolLM2-135M with LoRA on GSM8K under four losses, one seed.")
-        show_logs(logs, table)
+        if folder:
+            show_logs(*cache_results.read_logs(folder))
+        else:
+            show_stored(cache_results.stored_logs())
     except (InputError, OSError) as error:
         parts.show_problem("These runs cannot be shown.", error)
+
+
+def show_stored(logs: list[Any]) -> None:
+    """The logs of the SmolLM2 study, or a line where this installation has none."""
+    if not logs:
+        st.info("No runs are stored in this installation.", icon=":material/hourglass_empty:")
+        return
+    st.caption("Stored runs: SmolLM2-135M with LoRA on GSM8K under four losses, one seed.")
+    show_logs(logs, None)
 
 
 def show_logs(logs: list[Any], table: list[Any] | None) -> None:

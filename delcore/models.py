@@ -114,7 +114,12 @@ def _as_path(name: str) -> Path:
     return path
 
 
-def _is_hub_id(name: str) -> bool:
+def is_hub_id(name: str) -> bool:
+    """Whether a name can only be one of the hub: it is no path of this machine, and is not written like one.
+
+    Raises:
+        InputError: it is neither.
+    """
     return not (_as_path(name).exists() or name.count("/") > 1 or name.startswith((".", "/", "~")))
 
 
@@ -127,7 +132,7 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> Any:
     name = os.fspath(name_or_path)
     if name == "scratch" or name.partition(":")[0] == "embedded":
         return byte_tokenizer()
-    if name.strip() and not name.endswith(".gguf") and _is_hub_id(name):
+    if name.strip() and not name.endswith(".gguf") and is_hub_id(name):
         return tokenizer_alone(name, name, local_files_only=not hub_reachable())
     path = _as_path(name)
     if path.is_dir() and (path / "tokenizer_config.json").is_file():

@@ -10,6 +10,9 @@ from delcore.errors import InputError
 from delcore.models import read_record
 
 METRICS, HELDOUT = "metrics.jsonl", "heldout.jsonl"
+TABLE = "table.json"
+"""What a sweep writes beside its runs."""
+
 MOST_RUNS = 200
 """More run folders than a sweep has; a folder with more of them is not the one that was meant."""
 

@@ -23,10 +23,10 @@ from delcore.intervals import Interval, t_interval
 from delcore.losses import LOSSES, get_loss
 from delcore.models import LoadedModel, load_model, read_record
 from delcore.prepare import check_options, check_same_run, identify, is_finished, load_data, settle
+from delcore.run_logs import TABLE
 from delcore.train import finetune_to_end
 
 REFERENCE = "mle"
-TABLE = "table.json"
 MEASURES = ("cross_entropy", "digit_entropy_nats", "digit_accuracy", "digit_mass")
 """Columns of heldout.jsonl that a table compares."""
 

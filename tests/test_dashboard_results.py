@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from delcore.errors import InputError
 from delcore.models import EMBEDDED_NAMES, load_model
-from delcore.studies.stored import Claim, read_study, studies_folder
+from delcore.studies.stored import Claim, read_study
 from delcore.workshop import VARIABLE
 from tests.benchmarks.runs_for_tests import record, write_run
 from tests.models_for_tests import save_tiny
@@ -192,6 +192,13 @@ def test_missing_or_damaged_study_is_one_sentence(stored, content):
         (stored / "embeddings" / "results.json").write_text(content)
     app = open_page("embeddings")
     assert app.error
+
+
+def test_link_to_another_model_is_read_again_but_names_none(monkeypatch):
+    app = open_page("embeddings", whose="another model …")
+    assert not app.warning and "Name a model" in shown_text(app)
+    monkeypatch.setenv(VARIABLE, "1")
+    assert "whose" in open_page("embeddings", whose="another model …").warning[0].value
 
 
 # ---------------------------------------------------------------- claims
@@ -479,5 +486,11 @@ def test_forged_state_of_a_session_opens_no_folder_in_a_workshop(workshop, tmp_p
 
 def test_stored_logs_are_shown_where_they_lie():
     app = open_page("results", section="Training runs")
-    has_logs = any(studies_folder().glob("smollm2/*/metrics.jsonl"))
-    assert bool(charts(app)) == has_logs and bool(app.error) != has_logs
+    assert len(charts(app)) == 2 and not app.info and not app.error
+
+
+def test_installation_without_stored_logs_says_so_and_opens_a_folder(stored, tmp_path):
+    app = open_page("results", section="Training runs")
+    assert [info.value for info in app.info] == ["No runs are stored in this installation."] and not app.error
+    submit(app, "folder_runs", write_log(tmp_path / "mle-0", 2), "Open")
+    assert charts(app) and not app.info

@@ -7,7 +7,9 @@ import threading
 
 import pytest
 
+from delcore import models
 from delcore.analysis import temper_law
+from delcore.errors import InputError
 from delcore.models import EMBEDDED_NAMES, byte_tokenizer, load_model
 from delcore.plots import TITLES
 from delcore.probe import probe
@@ -93,6 +95,14 @@ def test_many_digits_are_picked_by_number(fake_models):
     assert set(app.dataframe[0].value["top_digit"]) == {0}
 
 
+def test_new_prompt_with_as_many_digits_starts_at_its_next_one(fake_models):
+    app = ask(open_app(), "7 " * 100)
+    app.number_input[0].set_value(1).run()
+    ask(app, "8 " * 100)
+    assert app.number_input[0].value == 101 and set(app.dataframe[0].value["top_digit"]) == {0}
+    assert app.session_state["position"] is None
+
+
 def test_arrows_step_through_the_digits_and_stop_at_both_ends(fake_models):
     app = ask(open_app(), "1 + 2 = ")
     assert app.button(key="step-right").disabled
@@ -124,6 +134,71 @@ def test_only_chosen_models_are_shown_and_none_is_a_sentence(fake_models):
     app.pills(key="shown").set_value([]).run()
     assert_healthy(app)
     assert any("No model is chosen" in text.value for text in app.text)
+
+
+@pytest.mark.parametrize("mode", ["0", "1"])
+@pytest.mark.parametrize("writer", ["x", "some/model", "/nowhere", "embedded:del"])
+def test_writer_that_is_not_on_the_page_gives_way_to_the_base(fake_models, monkeypatch, mode, writer):
+    monkeypatch.setenv("DELCORE_WORKSHOP", mode)
+    app = open_app(**{"prompt": "6 * 7 = ", "continue": "1", "writer": writer})
+    assert app.selectbox(key="writer").value == "base" and not app.error
+    assert app.button(key="digit-2").label == "4"
+    assert fake_models == [f"embedded:{name}" for name in EMBEDDED_NAMES]
+    app.toggle(key="continue").set_value(False).run()
+    assert_healthy(app)
+
+
+def test_writer_that_fails_is_one_line_and_can_be_undone(fake_models, monkeypatch):
+    def fail(name):
+        if name == "some/model":
+            raise InputError("no such model")
+        return load(name)
+
+    load = models.load_model
+    monkeypatch.setattr(models, "load_model", fail)
+    app = ask(open_app(), "6 * 7 = ")
+    app.multiselect(key="others").set_value(["some/model"]).run()
+    app.selectbox(key="writer").set_value("some/model")
+    app.toggle(key="continue").set_value(True).run()
+    assert_healthy(app)
+    assert {error.value for error in app.error} == {
+        "The chosen model cannot write on.",
+        "The other model cannot be shown.",
+    }
+    assert app.button(key="digit-2").label == "?" and len(app.dataframe[0].value) == len(EMBEDDED_NAMES)
+    ask(app, "1 + 1 = ")
+    app.selectbox(key="writer").set_value("base").run()
+    assert_healthy(app)
+    assert app.button(key="digit-2").label == "4"
+
+
+def test_prompt_that_cannot_be_used_is_told_once_and_leaves_the_choices(monkeypatch):
+    app = open_app(**{"prompt": "7 " * 999, "continue": "1"})
+    ask(app, "7" * 5000)
+    assert [error.value for error in app.error] == ["This prompt cannot be used."]
+    app.toggle(key="continue").set_value(False).run()
+    assert_healthy(app)
+
+
+def test_model_of_a_link_writes_only_when_the_visitor_agrees(fake_models):
+    app = open_app(**{"prompt": "6 * 7 = ", "continue": "1", "others": "some/model", "writer": "some/model"})
+    assert "some/model" not in fake_models and app.button(key="digit-2").label == "?"
+    app.button(key="ask_leave").click().run()
+    assert_healthy(app)
+    assert fake_models.count("some/model") == 1 and app.button(key="digit-2").label == "4"
+
+
+def test_adapter_goes_by_its_short_name_in_the_address(fake_models, monkeypatch, tmp_path):
+    (tmp_path / "smollm2" / "del").mkdir(parents=True)
+    (tmp_path / "smollm2" / "del" / "adapter_config.json").write_text("{}")
+    monkeypatch.setattr("cache.studies_folder", lambda: tmp_path)
+    app = ask(open_app(), "12 = ")
+    app.multiselect(key="others").set_value([str(tmp_path / "smollm2" / "del")]).run()
+    assert_healthy(app)
+    assert address(app)["others"] == "smollm2/del"
+    again = open_app(**address(app))
+    assert "smollm2/del" in list(again.dataframe[0].value["model"]) and "links/unasked" in again.session_state
+    assert not again.session_state["links/unasked"]
 
 
 # ---------------------------------------------------------------- temperature, reference, draws
@@ -204,6 +279,12 @@ def test_stories_are_true_of_the_shipped_models():
     assert copy["dist2"]["probabilities"][3] > 0.01 > copy["mle"]["probabilities"][3]
 
 
+def test_label_shows_every_sign_letter_by_letter():
+    import parts
+
+    assert parts.escape_markdown("&lt; www.x <b> é7") == "\\&lt; www\\.x \\<b\\> é7"
+
+
 # ---------------------------------------------------------------- the address, and what leaves the page
 
 
@@ -217,6 +298,9 @@ def test_link_opened_elsewhere_shows_exactly_the_same(fake_models):
     first.segmented_control(key="reference").set_value("mle").run()
     assert_healthy(first)
     second = open_app(**address(first))
+    assert "some/model" not in list(second.dataframe[0].value["model"]), "a link alone asks no other model"
+    second.button(key="ask_leave").click().run()
+    assert_healthy(second)
     assert not second.warning
     assert second.text_input(key="prompt_box").value == "7 & 8 = <b>9</b> "
     assert second.dataframe[0].value.equals(first.dataframe[0].value)
@@ -301,8 +385,17 @@ def test_two_tokenizers_stand_side_by_side(numbers, tmp_path):
     assert len(numbers.dataframe) == 2 and len(numbers.get("plotly_chart")) == 2
     assert "<b>" not in texts_read_as_markup(numbers) + json.dumps(list(figures(numbers).values()))
     assert str(tmp_path) in run_code(code_of(numbers))
-    again = open_app(**address(numbers))
-    assert again.dataframe[1].value.equals(numbers.dataframe[1].value)
+    assert str(tmp_path) not in str(address(numbers))
+
+
+def test_tokenizer_of_a_link_is_read_only_when_the_visitor_agrees(monkeypatch):
+    asked = []
+    monkeypatch.setattr("delcore.models.load_tokenizer", lambda name: asked.append(name) or byte_tokenizer())
+    app = open_app(tab="Numbers", tokenizer="some/model ", second="embedded:del")
+    assert asked == ["embedded:del"]
+    app.button(key="ask_leave").click().run()
+    assert_healthy(app)
+    assert asked == ["embedded:del", "some/model"] and len(app.dataframe) == 2
 
 
 @pytest.mark.parametrize(("text", "said"), [(" ", "text is empty"), ("7" * 2500, "limit is 2,000")])
@@ -318,3 +411,17 @@ def test_unknown_tokenizer_is_one_line_and_the_other_stays(numbers):
     numbers.button(key="FormSubmitter:ask_numbers-Read numbers").click().run()
     assert_healthy(numbers)
     assert numbers.error[0].value == "These numbers cannot be read." and len(numbers.dataframe) == 1
+
+
+@pytest.mark.parametrize("kind", ["file.gguf", "adapters"])
+def test_tokenizer_that_lies_in_weights_is_taken_from_the_model_that_is_kept(monkeypatch, tmp_path, kind):
+    import cache
+
+    (tmp_path / "adapters").mkdir()
+    loads, name = [], str(tmp_path / kind)
+    loaded = models.LoadedModel(None, byte_tokenizer(), None)
+    monkeypatch.setattr("delcore.models.load_model", lambda asked: loads.append(asked) or loaded)
+    cache.read_numbers(name, "1")
+    cache.read_numbers(name, "2")
+    cache._load_other(name, cache._revision_of(name))
+    assert loads == [name]

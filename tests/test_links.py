@@ -16,8 +16,10 @@ def small_page():
         "losses": links.several(["mle", "del"], ["mle"]),
         "tau": links.number(0.1, 10.0, 1.0),
         "position": links.whole(0, 9),
-        "law": links.numbers(3, (1.0, 2.0, 3.0)),
+        "law": links.numbers(3, 3.0, (1.0, 2.0, 3.0)),
         "on": links.flag(),
+        "model": links.model({"short": "/models/short", "": ""}, ""),
+        "models": links.models({"short": "/models/short"}, 2),
     }
     links.restore("small", parameters)
     st.text_input("words", key="words")
@@ -26,6 +28,7 @@ def small_page():
     if st.session_state.view == "one":
         st.slider("tau", 0.1, 10.0, key="tau")
     st.toggle("on", key="on")
+    links.ask_leave([st.session_state.model, *st.session_state.models])
     links.publish("small", parameters)
 
 
@@ -87,6 +90,14 @@ def test_hidden_widget_keeps_its_value():
         ("law", "1,2"),
         ("law", "1,2,-3"),
         ("law", "1,2,inf"),
+        ("law", "3.1,0,0"),
+        ("model", "/etc"),
+        ("model", " ~/model"),
+        ("model", "runs/a/model"),
+        ("model", "tests"),
+        ("model", "nul\0"),
+        ("model", "\\\\host\\share"),
+        ("models", "some/model\n./model"),
         ("on", "yes"),
         ("words", "7 " * 2000),
     ],
@@ -102,3 +113,38 @@ def test_unknown_name_is_ignored_and_not_repeated():
     page = open_page(**{"<img src=x>": "1"})
     assert "unknown name" in page.warning[0].value and "<img" not in page.warning[0].value
     assert told(page) == {}
+
+
+# ---------------------------------------------------------------- names of models
+
+
+def unasked(page) -> set[str]:
+    return page.session_state["links/unasked"]
+
+
+def test_name_from_a_link_waits_for_its_button():
+    page = open_page(model=" some/model ", models="short\nother/model")
+    assert page.session_state["model"] == "some/model", "a space makes no other name"
+    assert page.session_state["models"] == ["/models/short", "other/model"]
+    assert unasked(page) == {"some/model", "other/model"}, "a link may name what the page knows"
+    assert page.text[-1].value == "some/model\nother/model"
+    page.button(key="ask_leave").click().run()
+    assert not unasked(page) and not page.button
+    assert told(page) == {"model": "some/model", "models": "short\nother/model"}
+
+
+def test_path_is_not_told_to_the_address(tmp_path):
+    page = open_page()
+    page.session_state["model"] = str(tmp_path)
+    page.session_state["models"] = [str(tmp_path), "/models/short", "some/model"]
+    page.run()
+    assert told(page) == {"models": "short\nsome/model"} and not page.button
+    page.session_state["models"] = [str(tmp_path)]
+    page.run()
+    assert told(page) == {}
+
+
+def test_workshop_reads_no_name_but_those_the_page_knows(monkeypatch):
+    monkeypatch.setenv("DELCORE_WORKSHOP", "1")
+    page = open_page(model="some/model", models="short")
+    assert "`model`" in page.warning[0].value and page.session_state["models"] == ["/models/short"]

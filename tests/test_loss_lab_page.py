@@ -148,7 +148,9 @@ def test_link_opened_elsewhere_shows_exactly_the_same(lab):
     assert figures(again) == figures(lab)
 
 
-@pytest.mark.parametrize("bad", [{"law": "1,2,3"}, {"law": "x"}, {"tau": "0"}, {"bce": "<b>"}, {"true_digit": "10"}])
+@pytest.mark.parametrize(
+    "bad", [{"law": "1,2,3"}, {"law": "5,1,1,1,1,1,1,1,1,1"}, {"tau": "0"}, {"bce": "<b>"}, {"true_digit": "10"}]
+)
 def test_bad_entry_of_a_link_is_one_sentence_and_the_page_opens(bad):
     app = open_app("loss_lab", eta="0.25", **bad)
     assert len(app.warning) == 1 and next(iter(bad)) in app.warning[0].value

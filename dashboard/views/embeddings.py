@@ -56,12 +56,16 @@ def show_page() -> None:
 
 def _parameters(study: dict[str, Any]) -> dict[str, links.Parameter]:
     return {
-        "whose": links.choice(_models(study)),
+        "whose": links.choice(_options(study)),
         "vectors": links.choice(list(VECTORS)),
         "map": links.choice(MAPS),
         "perplexity": links.number(1.0, 9.9, 3.0),
         "seed": links.whole(0, 9999, 0),
     }
+
+
+def _options(study: dict[str, Any]) -> list[str]:
+    return [*_models(study), *([] if is_workshop() else [ANOTHER])]
 
 
 def _models(study: dict[str, Any]) -> list[str]:
@@ -73,8 +77,7 @@ def _models(study: dict[str, Any]) -> list[str]:
 
 def pick_rows(study: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of one model: stored, or measured now where a user may name one."""
-    options = [*_models(study), *([] if is_workshop() else [ANOTHER])]
-    name = st.selectbox("Model", options, key="whose", format_func=_title_of, width=360)
+    name = st.selectbox("Model", _options(study), key="whose", format_func=_title_of, width=360)
     if name != ANOTHER:
         return [row for row in study["rows"] if row["model"] == name]
     with st.form("ask_embeddings", border=False), st.container(horizontal=True, vertical_alignment="bottom"):

@@ -46,6 +46,7 @@ DIGIT_COLUMNS = {
 
 def parameters() -> dict[str, links.Parameter]:
     """All that a link to this page restores."""
+    known = cache.names_in_links()
     return {
         "tab": links.choice(TABS),
         "prompt": links.text(cache.opening_record()["prompt"]),
@@ -55,12 +56,12 @@ def parameters() -> dict[str, links.Parameter]:
         "reference": links.choice(compare.REFERENCES),
         "seed": links.whole(0, 1_000_000, 0),
         "shown": links.several(EMBEDDED_NAMES, EMBEDDED_NAMES),
-        "others": links.lines(compare.MOST_OTHERS),
+        "others": links.models(known, compare.MOST_OTHERS),
         "continue": links.flag(),
-        "writer": links.text("base"),
+        "writer": links.model(known | {name: name for name in EMBEDDED_NAMES}, "base"),
         "told_by": links.choice(EMBEDDED_NAMES, "mle"),
         "picture": links.choice(parts.PICTURES),
-        **numbers_tab.PARAMETERS,
+        **numbers_tab.parameters(),
     }
 
 
@@ -80,15 +81,30 @@ def show_page() -> None:
 
 def show_digits() -> None:
     """Prompt, strip, picture, table; a problem is one line and the next prompt works."""
-    state = st.session_state
     ask_prompt()
+    links.ask_leave(compare.all_others())
+    continuation, problem = write_on()
     try:
-        continuation = cache.write_on(state.prompt, state.writer) if state["continue"] else ""
-        record = cache.probe_family(state.prompt, continuation)
+        record = cache.probe_family(st.session_state.prompt, continuation)
     except (InputError, OSError, RuntimeError) as error:
         parts.show_problem("This prompt cannot be used.", error)
+        compare.show_choices(None)  # another writer, or none, may be the remedy
         return
+    if problem:
+        parts.show_problem("The chosen model cannot write on.", problem)
     show_answer(record, continuation)
+
+
+def write_on() -> tuple[str, Exception | None]:
+    """What the chosen model writes after the prompt, where that is wanted; "" and why where it cannot."""
+    state = st.session_state
+    compare.settle_writer()
+    if not state["continue"] or links.is_unasked(state.writer):
+        return "", None
+    try:
+        return cache.write_on(state.prompt, state.writer), None
+    except (InputError, OSError, RuntimeError) as error:
+        return "", error
 
 
 def ask_prompt() -> None:

@@ -24,7 +24,7 @@ class NumberToken:
 
     Args:
         index: position in the text, from 0; special tokens that a tokenizer adds are not counted.
-        text: its characters with spaces made visible; "½ of 👍" where one character takes several tokens.
+        text: its characters with spaces made visible; "👍 1/2" where one character takes several tokens.
         digit: 0 … 9 where it is one of the ten digit tokens.
         number: which number it belongs to, from 1; None outside of numbers.
         place: of a digit: 0 for units, −1 for tenths.

@@ -27,6 +27,9 @@ Record = Mapping[str, Any]
 WAYS = ("strict", "flexible")
 """The two readings of a record."""
 
+SHOWN_PLACES = range(-6, 10)
+"""Places in tables and figures, from millionths to thousands of millions."""
+
 # ---------------------------------------------------------------- accuracy
 
 

@@ -16,8 +16,9 @@ MEASURES: Mapping[str, str] = {
     "exact_match": "answered exactly (share)",
     "accuracy": "digit accuracy (share)",
     "distance": "abs(E[k] − c) (digits)",
+    "expected_digit_error": "abs(E[k] − c) (digits)",
 }
-"""Measures of a study with their units; others are shown by their names."""
+"""Measures of a study with their units; others are shown by their names. SmolLM2's study has another distance."""
 
 ROW_HEIGHT, LABELS_WIDTH = 24, 168  # pixels
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations, groupby
 
 from delcore.benchmarks.metrics import (
+    SHOWN_PLACES,
     WAYS,
     Comparison,
     accuracy,
@@ -36,9 +37,6 @@ from delcore.reports.published import NOTE, PUBLISHED, SOURCE
 
 Labels = Mapping[tuple[str, str], str]
 ModelKey = tuple[str, str]
-
-SHOWN_PLACES = range(-6, 10)
-"""Places in tables and figures, from millionths to thousands of millions."""
 
 SHOWN_FORMS = 8
 FORM_LENGTH = 60

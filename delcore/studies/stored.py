@@ -11,6 +11,9 @@ from delcore.errors import InputError
 CLAIMS_FILE = "claims.json"
 VERDICTS = ("agrees", "mixed", "differs", "not separated", "not tested at this scale", "not run")
 
+SOLVED = ("integers", "decimals")
+"""Groups of rows whose answers follow from the text; the others are drawn from a law."""
+
 
 @dataclass(frozen=True)
 class Claim:

@@ -32,10 +32,10 @@ from delcore.studies.evidence import (
     stored_interval,
     value_of,
 )
+from delcore.studies.stored import SOLVED
 
 GAP = "gap_nats"
 LAWFUL = ["readings"]
-SOLVED = ["integers", "decimals"]
 STRENGTHS = {"default": "", "matched": "-matched"}
 """Strength to the ending of a variant's name; what others are matched to keeps its own."""
 
