@@ -151,7 +151,7 @@ def _write_name(known: Mapping[str, str], name: str) -> str | None:
 
 
 def _may_be_linked(name: str) -> bool:
-    """Whether it is no path of this machine; a backslash is refused first, on Windows it may call a host."""
+    """Whether it is no path of this machine; a backslash may call a host on Windows, and is refused first."""
     try:
         return len(name) <= LONGEST and name.isprintable() and "\\" not in name and is_hub_id(name)
     except InputError:
