@@ -122,9 +122,12 @@ def save_run(job: Job, model: Any, accelerator: Any, facts: Mapping[str, Any]) -
 
 
 def adapter_card(job: Job, facts: Mapping[str, Any]) -> str:
-    """The README.md of a folder with adapters: what they are, in facts alone; texts of a user's are quoted as JSON."""
+    """The README.md of a folder with adapters: what they are, in facts alone; texts of a user's are quoted as JSON.
+
+    It is made to be shared, so a base on this machine goes by its last name only.
+    """
     shown = {
-        "base": job.card.path or job.card.name,
+        "base": Path(job.card.path).name if job.card.path else job.card.name,
         "loss": job.config.loss,
         "data": job.config.data,
         "steps": facts.get("steps_done", job.config.steps),
@@ -132,11 +135,12 @@ def adapter_card(job: Job, facts: Mapping[str, Any]) -> str:
         "seed": job.config.seed,
     }
     lines = [f"    {name}: {json.dumps(value)}" for name, value in shown.items()]
+    hub_id = [] if job.card.path else [f"base_model: {json.dumps(job.card.name)}"]
     return "\n".join(
         [
             "---",
             "library_name: peft",
-            f"base_model: {json.dumps(job.card.path or job.card.name)}",
+            *hub_id,
             "---",
             "",
             f"LoRA adapters, fine-tuned with delcore {__version__}:",

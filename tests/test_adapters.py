@@ -40,11 +40,11 @@ def test_card_says_what_the_adapters_are_and_has_no_gaps(trained):
     card = (run / "README.md").read_text()
     assert "More Information Needed" not in card
     head, _, body = card.removeprefix("---\n").partition("---\n")
-    assert f"base_model: {json.dumps(str(base))}" in head
+    assert "base_model" not in head and str(base.parent) not in card  # a path of this machine is no hub id
     facts = dict(line.strip().split(": ", 1) for line in body.splitlines() if line.startswith("    "))
     found = {name: json.loads(value) for name, value in facts.items()}
     assert found == {
-        **{"base": str(base), "loss": "ntl_was", "data": "arithmetic"},
+        **{"base": base.name, "loss": "ntl_was", "data": "arithmetic"},
         **{"steps": 2, "lora_rank": 2, "seed": 0},
     }
     assert card.count("`") == 6

@@ -17,7 +17,7 @@ from delcore.evaluate import ReadingMeasure
 from delcore.models import load_model
 from delcore.studies import finetuning, variants
 from delcore.studies.__main__ import main
-from delcore.studies.embeddings import measure_order, stored_orders
+from delcore.studies.embeddings import measure_order
 from delcore.studies.finetuning import (
     ABLATIONS,
     ALPHAS,
@@ -250,18 +250,6 @@ def test_embedding_study_writes_its_file_without_paths(tmp_path):
     results = json.loads((tmp_path / "embeddings" / "results.json").read_text(encoding="utf-8"))
     assert {row["model"] for row in results["rows"]} == {"embedded:base"} and results["seconds"] > 0
     assert results["command"] == "python -m delcore.studies embeddings --out notebooks/studies"
-
-
-def test_stored_orders_are_what_was_measured():
-    rows = measure_order(tiny_loaded(), generated=True, permutations=9)
-    study = json.loads(json.dumps({"permutations": 9, "versions": {"delcore": "0"}, "rows": rows}))
-    first, inner, *_ = found = stored_orders(study)
-    assert [one.embeddings.title for one in found[:2]] == ["input embedding", "state in number contexts, layer 0"]
-    assert [(one.spearman, one.p_value, one.neighbour_share) for one in found] == [
-        (row["spearman"], row["p_value"], row["neighbour_share"]) for row in rows
-    ]
-    assert first.matrix.tolist() == rows[0]["similarity"] and np.isnan(inner.matrix).all()
-    assert first.embeddings.provenance.versions == {"delcore": "0"} and first.permutations == 9
 
 
 def test_stored_embedding_results_reach_the_promised_figures():

@@ -117,6 +117,15 @@ def test_installed_package_is_the_wheels(python, tmp_path):
     assert Path(run.stdout.strip()).is_relative_to(python.parents[1])
 
 
+def test_installed_package_has_the_runs_that_the_notebooks_read(python, tmp_path):
+    code = (
+        "from delcore.studies.evidence import read_evidence; from delcore.studies.stored import studies_folder;"
+        "found = read_evidence(studies_folder()); print(*sorted(found.runs), len(found.studies))"
+    )
+    run = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True, **outside(tmp_path))
+    assert run.stdout.split() == ["ablations", "alpha", "losses", "5"]
+
+
 def test_installed_command_probes_from_an_unrelated_folder(python, tmp_path):
     command = [script_of(python), "probe", "12 + 35 = ", "--loss", "all", "--json"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, **outside(tmp_path))

@@ -61,7 +61,8 @@ def test_reading_stored_results_loads_nothing_heavy():
 def test_wheel_is_told_of_every_result_and_of_no_weights():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     included = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    results = [*STUDIES.glob("*/results.json"), *STUDIES.glob("*.json")]
+    patterns = ("*.json", "*/results.json", "*/runs.csv", "*/*/delcore.json", "*/*/metrics.jsonl")
+    results = [file for pattern in patterns for file in STUDIES.glob(pattern)]
     expected = {
         str(file.relative_to(ROOT)): f"delcore/_studies/{file.relative_to(STUDIES).as_posix()}" for file in results
     }

@@ -35,7 +35,7 @@ def measure_sharpness(probabilities: Sequence[float], reference: Sequence[float]
     Raises:
         InputError: one of them is no distribution.
     """
-    p, r = _checked(probabilities), _checked(reference)
+    p, r = _checked("probabilities", probabilities), _checked("reference", reference)
     gap = entropy_nats(p) - entropy_nats(r)
     kl = sum(b * math.log(b / a) if a > 0 else math.inf for a, b in zip(p, r, strict=True) if b > 0)
     verdict = "alike" if abs(gap) <= CLOSE_NATS else "sharper" if gap < 0 else "flatter"
@@ -55,7 +55,7 @@ def temper_law(law: Sequence[float], temperature: float) -> tuple[float, ...]:
     """
     if not 0 < temperature < math.inf:
         raise InputError(f"`temperature` must be above 0; got {temperature!r}.")
-    logs = [math.log(p) if p > 0 else -math.inf for p in _checked(law)]
+    logs = [math.log(p) if p > 0 else -math.inf for p in _checked("law", law)]
     top = max(logs)
     weights = [math.exp((log - top) / temperature) for log in logs]
     total = sum(weights)
@@ -64,13 +64,13 @@ def temper_law(law: Sequence[float], temperature: float) -> tuple[float, ...]:
 
 def sample_digits(probabilities: Sequence[float], count: int, seed: int = 0) -> tuple[int, ...]:
     """Digits drawn independently; the same seed draws the same ones."""
-    drawn = random.Random(seed).choices(range(10), _checked(probabilities), k=count)  # noqa: S311 - not a secret
-    return tuple(drawn)
+    weights = _checked("probabilities", probabilities)
+    return tuple(random.Random(seed).choices(range(10), weights, k=count))  # noqa: S311 - not a secret
 
 
-def _checked(law: Sequence[float]) -> tuple[float, ...]:
-    values = tuple(float(p) for p in law)
+def _checked(argument: str, given: Sequence[float]) -> tuple[float, ...]:
+    values = tuple(float(p) for p in given)
     if len(values) != 10 or not all(p >= 0 for p in values) or abs(sum(values) - 1) > 1e-6:
-        raise InputError(f"`pi` must be ten probabilities that sum to 1; got {list(values)}.")
+        raise InputError(f"`{argument}` must be ten probabilities that sum to 1; got {list(values)}.")
     total = sum(values)
     return tuple(p / total for p in values)

@@ -5,18 +5,16 @@ import json
 import sys
 from typing import Any
 
-from delcore.cli.output import LOSS_NAMES, print_text
+from delcore.cli.output import print_text
 from delcore.errors import InputError
-
-FAMILY = ("base", *(name for name in LOSS_NAMES if name != "del_released"))
-"""`delcore.models.EMBEDDED_NAMES`, without loading that."""
+from delcore.models import EMBEDDED_NAMES
 
 
 def add_probe(commands: Any) -> None:
     """`delcore probe`."""
     parser = commands.add_parser("probe", help="the ten digit probabilities of the next token of a prompt")
     parser.add_argument("prompt", help='any text, such as "12 + 35 = "')
-    parser.add_argument("--loss", help=f"of the embedded family: {', '.join(FAMILY)}, or all (default: all)")
+    parser.add_argument("--loss", help=f"of the embedded family: {', '.join(EMBEDDED_NAMES)}, or all (default: all)")
     parser.add_argument("--model", help="a folder, .gguf file or hub id in place of the embedded family")
     parser.add_argument("--all-positions", action="store_true", help="also each digit of the prompt")
     parser.add_argument("--trust-remote-code", action="store_true", help="run Python files that come with the model")

@@ -10,15 +10,13 @@ layers are in the file, and looking for the best of them would need a correction
 import argparse
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from delcore.analysis.embeddings import CONTEXTS, generated_contexts, load_table, read_states
-from delcore.analysis.outcomes import DigitEmbeddings, DigitSimilarity
-from delcore.analysis.results import Provenance, measuring_versions
+from delcore.analysis.outcomes import DigitSimilarity
+from delcore.analysis.results import measuring_versions
 from delcore.analysis.similarity import CHANCE_OF_A_NEIGHBOUR, PERMUTATIONS, measure_similarity
 from delcore.checkpoints import write_json
 from delcore.models import EMBEDDED_NAMES, LoadedModel, load_model
@@ -94,26 +92,3 @@ def as_row(result: DigitSimilarity, *, full: bool) -> dict[str, Any]:
 
 def _rows(result: DigitSimilarity) -> list[Sequence[float]]:
     return [[float(f"{value:.4g}") for value in row] for row in result.matrix]
-
-
-def stored_orders(study: Mapping[str, Any]) -> list[DigitSimilarity]:
-    """The stored results as `measure_similarity` returned them, as far as the file goes.
-
-    Vectors are not stored, so they have a width of 0; matrices only of the headlines, so the others are NaN.
-
-    Args:
-        study: what `run_embeddings` wrote.
-    """
-    return [_stored_order(row, study) for row in study["rows"]]
-
-
-def _stored_order(row: Mapping[str, Any], study: Mapping[str, Any]) -> DigitSimilarity:
-    provenance = Provenance(
-        row["model"], row["revision"], data_sha256=row["contexts_sha256"], versions=study["versions"]
-    )
-    embeddings = DigitEmbeddings(
-        np.empty((10, 0)), row["kind"], row["context"], row["layer"], row["tied"], row["contexts"], provenance
-    )
-    matrix = np.array(row.get("similarity", np.full((10, 10), np.nan)), dtype=np.float64)
-    values = (row["spearman"], row["p_value"], study["permutations"])
-    return DigitSimilarity(embeddings, "cosine", matrix, *values, seed=0, nearest=np.array(row["nearest"]))

@@ -1,6 +1,7 @@
 """What the ledger of claims is judged from: stored numbers, paired over seeds, and the rules that join them.
 
-The thresholds were set before the fine-tuning studies that they judge were finished.
+The thresholds were set before the studies `losses`, `ablations` and `alpha` were finished; the numbers of SmolLM2 and
+of the embeddings were known.
 """
 
 import csv
@@ -120,7 +121,10 @@ def change(runs: Runs, variant: str, groups: Sequence[str], measure: str) -> Int
 
 
 def sizes_of_change(runs: Runs, variant: str, group: str, measure: str) -> dict[int, float]:
-    """How far each seed's value moved from plain likelihood's, whichever way."""
+    """How far each seed's value moved from plain likelihood's, whichever way.
+
+    The value is a mean over digits: a loss that sharpens some of them and flattens others moves it little.
+    """
     reference = value_of(runs, REFERENCE, [group], measure)
     return {seed: abs(value - reference[seed]) for seed, value in value_of(runs, variant, [group], measure).items()}
 

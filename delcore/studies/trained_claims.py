@@ -4,7 +4,8 @@
    of plain likelihood's under the same seeds, and so on SmolLM2. NTL-MSE is unbiased if its entropy's difference to
    plain likelihood is negligible.
 3: DEL's entropy moves less from plain likelihood's than NTL-WAS's and DIST2Loss's, whichever way, by seed.
-4: DEL's exact match is above all others' (agrees), or below one of them (differs); intervals hold together.
+4: DEL's exact match is above all others' (agrees), or below one of them (differs); all intervals of a strength
+   hold together.
 5: DEL's |E[k] − c| is below plain likelihood's, on integers, on decimals and on SmolLM2.
 7: with the distance term exact match is lower and the readings are farther from their law.
 8: the place weights of `decimal` answer more exactly and come nearer the law than those of `none` and `integer`, and

@@ -2,7 +2,7 @@
 
 6: in each headline of SmolLM2 (input embedding; last layer in number and in symbol contexts) two readings of the claim
    are asked: is the order not strict (some digit's most similar one is no neighbour), and is similarity unrelated to
-   numeric distance (permutation test not below 0.05)?
+   numeric distance? A permutation test below 0.05 speaks against the second; above, it is only told.
 9: rule `integer` weighs the first decimal more than the units digit before it, and `decimal` never rises.
 10: the gradient that a loss adds to cross-entropy is, or is not, a criterion weighted by some distance, up to rounding.
 """
@@ -30,8 +30,9 @@ def similarity_not_strict(evidence: Evidence) -> list[Part]:
         where = f"{PRETRAINED}, {_place_of(row)}"
         share = f"{where}: most similar digit is a neighbour for {10 * row['neighbour_share']:.0f} of 10"
         related = f"Spearman of cosine with −abs(i − j) {row['spearman']:.2f} (p {row['p_value']:.1g})"
-        parts.append(Part(share, row["neighbour_share"] < 1))
-        parts.append(Part(related, row["p_value"] >= SIGNIFICANT))
+        significant = row["p_value"] < SIGNIFICANT
+        parts.append(Part(share if significant else f"{share}; {related}", row["neighbour_share"] < 1))
+        parts += [Part(related, False)] * significant
     return parts
 
 
