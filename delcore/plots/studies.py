@@ -18,7 +18,10 @@ MEASURES: Mapping[str, str] = {
     "distance": "abs(E[k] − c) (digits)",
     "expected_digit_error": "abs(E[k] − c) (digits)",
 }
-"""Measures of a study with their units; others are shown by their names. SmolLM2's study writes the last for `distance`."""
+"""Measures of a study with their units; others are shown by their names.
+
+SmolLM2's study writes the last one for `distance`.
+"""
 
 ROW_HEIGHT, LABELS_WIDTH = 24, 168  # pixels
 
