@@ -6,6 +6,7 @@ Models are loaded once per server and never leave this module. Results are keyed
 prompt and the settings, so no visitor meets another's prompt. torch is imported by the first function that needs it.
 """
 
+import gc
 import json
 import os
 import threading
@@ -81,7 +82,10 @@ def _load_family(revision: str) -> dict[str, Any]:
 
     quiet_libraries()
     with _models:
-        return {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
+        family = {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
+    gc.collect()
+    gc.freeze()  # Streamlit collects after every script: let it not go through all of torch and the models again
+    return family
 
 
 def load_ahead() -> None:

@@ -35,6 +35,14 @@ def test_family_is_loaded_once_for_many_prompts_and_sessions(fake_models):
     assert len(fake_models) == len(EMBEDDED_NAMES)
 
 
+def test_loaded_family_is_not_gone_through_by_the_collection_after_every_script(fake_models):
+    import gc
+
+    gc.unfreeze()
+    ask(open_app(), "first")
+    assert gc.get_freeze_count() > 0
+
+
 def test_two_sessions_at_once_load_one_copy_and_get_their_own_answers(fake_models):
     import cache
 
