@@ -15,8 +15,9 @@ class Session:
     """One visitor. `run` sends what a browser sends when a form is submitted, and waits until the script has ended."""
 
     def __init__(self, url: str) -> None:
-        self._socket: ClientConnection = connect(
-            url.replace("http", "ws") + "/_stcore/stream", subprotocols=["streamlit"], max_size=None
+        self._open = contextlib.ExitStack()
+        self._socket: ClientConnection = self._open.enter_context(
+            connect(url.replace("http", "ws") + "/_stcore/stream", subprotocols=["streamlit"], max_size=None)
         )
         self._kept: dict[str, ForwardMsg] = {}
         self.elements: dict[tuple[int, ...], Any] = {}
@@ -26,7 +27,7 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._socket.close()
+        self._open.close()
 
     def run(self, values: dict[str, str] | None = None, pressed: str = "", timeout: float = 120) -> float:
         """Seconds that a run of the script takes, from the message to its end.

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.benchmarks.runs_for_tests import record, write_run
-from tests.measure_workshop import count_mixed, measure_browsers, measure_clients
+from tests.measure_workshop import count_mixed, measure_clients
 from tests.screenshots import CHROMIUM, browser, open_claim, serve, wait_for_picture, wait_until_idle
 
 pytestmark = [
@@ -152,10 +152,6 @@ def test_workshop_hides_every_path_and_its_address_cannot_change_that(visit, wor
         wanted = 1 if path.startswith("/?") else 0
         assert page.get_by_role("textbox").count() == wanted, path
         assert "/etc" not in page.locator("[data-testid=stMain]").inner_text()
-
-
-def test_four_browsers_at_once_see_their_own_digits(workshop):
-    assert measure_browsers(workshop, 4)["wrong"] == []
 
 
 def test_clients_at_once_get_the_answers_that_their_prompts_give_alone(workshop):
