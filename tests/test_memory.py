@@ -271,7 +271,8 @@ def measure_peak(settings: dict, out: Path) -> float:
 def assert_close_to_measured(settings: dict, out: Path, longest: int) -> None:
     loaded, whole = load_model(settings["model"]), config(**settings)
     found = estimate_memory(loss_model_of(loaded, whole), whole, longest=longest)
-    measured = measure_peak(settings, out)
+    # How threads of a busy machine fall together can only add to a peak, so the smaller of two counts.
+    measured = min(measure_peak(settings, out / name) for name in ("first", "second"))
     said = f"measured {measured / 1e6:.0f} MB, estimated {found.total / 1e6:.0f} MB: {format_estimate(found)}"
     assert 0.8 <= found.total / measured <= 1.2, said
 
