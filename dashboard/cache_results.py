@@ -133,9 +133,11 @@ def read_evaluations(folder: str) -> Any:
     Returns:
         A list of `delcore.benchmarks.saved_runs.EvaluationRun`, and a list of texts.
     """
+    from delcore.benchmarks.saved_runs import HEADER, RECORDS
+
     refuse_in_workshop("Folders")
     path = _folder(folder)
-    return _read_evaluations(str(path), _stamp_below(path, "evaluation.json", "records.jsonl"))
+    return _read_evaluations(str(path), _stamp_below(path, HEADER, RECORDS))
 
 
 @st.cache_resource(max_entries=2, show_spinner="Reading the answers …")

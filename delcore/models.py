@@ -82,7 +82,7 @@ def load_model(name_or_path: str | os.PathLike[str], *, trust_remote_code: bool 
     name = os.fspath(name_or_path)
     if not name.strip():
         raise InputError("`--model` is empty. Name a folder, a .gguf file, a hub id or embedded:LOSS.")
-    if name == "scratch" or name.partition(":")[0] == "embedded":
+    if _is_embedded(name):
         return load_embedded(name)
     path = _as_path(name)
     if path.suffix == ".gguf":
@@ -93,7 +93,7 @@ def load_model(name_or_path: str | os.PathLike[str], *, trust_remote_code: bool 
         return _load_folder(path, name, "folder", trust_remote_code)
     if path.exists():
         raise InputError(f"`--model` {name!r} is a file, but no .gguf file. Name the folder of a saved model.")
-    if name.count("/") > 1 or name.startswith((".", "/", "~")):
+    if _looks_like_path(name):
         raise InputError(f"`--model` {name!r}: there is no such folder.{what_is_beside(path)}")
     try:
         return _load_hub(name, trust_remote_code)
@@ -120,7 +120,15 @@ def is_hub_id(name: str) -> bool:
     Raises:
         InputError: it is neither.
     """
-    return not (_as_path(name).exists() or name.count("/") > 1 or name.startswith((".", "/", "~")))
+    return not (_as_path(name).exists() or _looks_like_path(name))
+
+
+def _looks_like_path(name: str) -> bool:
+    return name.count("/") > 1 or name.startswith((".", "/", "~"))
+
+
+def _is_embedded(name: str) -> bool:
+    return name == "scratch" or name.partition(":")[0] == "embedded"
 
 
 def load_tokenizer(name_or_path: str | os.PathLike[str]) -> Any:
@@ -130,7 +138,7 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> Any:
         InputError: as `load_model`.
     """
     name = os.fspath(name_or_path)
-    if name == "scratch" or name.partition(":")[0] == "embedded":
+    if _is_embedded(name):
         return byte_tokenizer()
     if name.strip() and not name.endswith(".gguf") and is_hub_id(name):
         return tokenizer_alone(name, name, local_files_only=not hub_reachable())

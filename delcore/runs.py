@@ -17,6 +17,7 @@ from delcore.config import TrainConfig
 from delcore.data import Encoded, iterate_samples, tally_samples
 from delcore.errors import InputError
 from delcore.losses import LossOutput
+from delcore.run_logs import HELDOUT, METRICS
 from delcore.versions import installed_versions
 
 PER_DIGIT = ("digit_mass", "digit_entropy_nats", "digit_accuracy")
@@ -92,8 +93,8 @@ class MetricsLog:
         self._files: dict[str, Any] = {}
         self._board: Any = None
         if writes:
-            self.lines = self._open("metrics.jsonl", kept)
-            self.heldout = self._open("heldout.jsonl", kept) if config.eval_every else []
+            self.lines = self._open(METRICS, kept)
+            self.heldout = self._open(HELDOUT, kept) if config.eval_every else []
             if config.tensorboard:
                 purged = self._start + 1 if self._start else None
                 self._board = board_writer()(str(config.out / "tensorboard"), purge_step=purged)
@@ -123,7 +124,7 @@ class MetricsLog:
     def add_heldout(self, step: int, sums: Tensor) -> None:
         """Take the `SUMS` of one pass over the held-out samples."""
         line: dict[str, Any] = {"step": step, **average_measures([self.reduce(sums).tolist()])}
-        self._put("heldout.jsonl", line)
+        self._put(HELDOUT, line)
         self.heldout.append(line)
         self.say(
             f"step {step}: on held-out samples cross-entropy {line['cross_entropy']:.4f}, "
@@ -147,7 +148,7 @@ class MetricsLog:
         line = {"step": step, **line, "tokens_per_second": line["tokens"] * len(rows) / (now - self._last)}
         self._last = now
         self.lines.append(line)
-        self._put("metrics.jsonl", line)
+        self._put(METRICS, line)
         if now - self._shown > 2 or step == self.config.steps:
             self._shown = now
             left = (now - self._started) / (step - self._start) * (self.config.steps - step)
@@ -171,7 +172,7 @@ class MetricsLog:
         rows = self.pending()
         if not all(math.isfinite(value) for row in rows for value in row):
             raise InputError("The loss or its gradient is not finite any more. Lower --learning-rate or --alpha.")
-        lines = {"metrics.jsonl": len(self.lines), "heldout.jsonl": len(self.heldout)}
+        lines = {METRICS: len(self.lines), HELDOUT: len(self.heldout)}
         return {"pending": rows, "tally": dict(self.tally), "lines": lines}
 
     def finish(self, step: int) -> None:

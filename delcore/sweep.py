@@ -23,7 +23,7 @@ from delcore.intervals import Interval, t_interval
 from delcore.losses import LOSSES, get_loss
 from delcore.models import LoadedModel, load_model, read_record
 from delcore.prepare import check_options, check_same_run, identify, is_finished, load_data, settle
-from delcore.run_logs import TABLE
+from delcore.run_logs import HELDOUT, TABLE
 from delcore.train import finetune_to_end
 
 REFERENCE = "mle"
@@ -131,7 +131,7 @@ def finished(config: TrainConfig, load: Callable[[], LoadedModel]) -> dict[str, 
     """
     record = finished_record(config, load)
     try:
-        lines = (config.out / "heldout.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (config.out / HELDOUT).read_text(encoding="utf-8").splitlines()
         last: dict[str, float] = json.loads(lines[-1])
     except (OSError, ValueError, IndexError):
         return None

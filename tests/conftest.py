@@ -15,9 +15,11 @@ def empty_caches(monkeypatch):
     """No test meets what another one left; the app's folder is on the path, as Streamlit puts it."""
     import streamlit as st
 
+    from delcore.workshop import VARIABLE
     from tests.pages_for_tests import APP
 
     monkeypatch.syspath_prepend(str(APP.parent))
+    monkeypatch.delenv(VARIABLE, raising=False)
     st.cache_data.clear()
     st.cache_resource.clear()
     yield
@@ -48,3 +50,21 @@ def fake_models(monkeypatch):
     monkeypatch.setattr("delcore.probe.probe", ask)
     monkeypatch.setattr("delcore.probe.continue_greedily", lambda model, tokenizer, prompt: "42 ok")
     return loads
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A running dashboard."""
+    from tests.screenshots import serve
+
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A headless browser."""
+    from tests.screenshots import browser
+
+    with browser() as running:
+        yield running

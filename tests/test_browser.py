@@ -3,24 +3,12 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.screenshots import CHROMIUM, browser, serve, wait_for_picture, wait_until_idle
+from tests.screenshots import CHROMIUM, wait_for_picture, wait_until_idle
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"),
 ]
-
-
-@pytest.fixture(scope="module")
-def server():
-    with serve() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as running:
-        yield running
 
 
 @pytest.fixture

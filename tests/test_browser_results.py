@@ -6,7 +6,7 @@ import pytest
 
 from tests.benchmarks.runs_for_tests import record, write_run
 from tests.measure_workshop import count_mixed, measure_clients
-from tests.screenshots import CHROMIUM, browser, open_claim, serve, wait_for_picture, wait_until_idle
+from tests.screenshots import CHROMIUM, open_claim, serve, wait_for_picture, wait_until_idle
 
 pytestmark = [
     pytest.mark.browser,
@@ -16,20 +16,8 @@ HOSTILE = "<img src=x onerror=alert(1)> **7**"
 
 
 @pytest.fixture(scope="module")
-def server():
-    with serve() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def workshop():
     with serve(workshop=True) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as running:
         yield running
 
 

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from delcore.errors import InputError
@@ -15,23 +14,11 @@ from delcore.studies.stored import Claim, read_study
 from delcore.workshop import VARIABLE
 from tests.benchmarks.runs_for_tests import record, write_run
 from tests.models_for_tests import save_tiny
+from tests.pages_for_tests import APP, ROOT, assert_healthy, texts_read_as_markup
 
-ROOT = Path(__file__).resolve().parent.parent
-APP = ROOT / "dashboard" / "streamlit_app.py"
 HOSTILE = "<img src=x onerror=alert(1)> **7** $x^2$ [a](javascript:alert(1))"
-MARKDOWN_ELEMENTS = ("markdown", "caption", "error", "warning", "info", "success", "title", "header", "subheader")
 
-
-@pytest.fixture(autouse=True)
-def empty_caches(monkeypatch):
-    """No test meets what another one left; the app's folder is on the path, as Streamlit puts it."""
-    monkeypatch.syspath_prepend(str(APP.parent))
-    monkeypatch.delenv(VARIABLE, raising=False)
-    st.cache_data.clear()
-    st.cache_resource.clear()
-    yield
-    st.cache_data.clear()
-    st.cache_resource.clear()
+pytestmark = pytest.mark.usefixtures("empty_caches")
 
 
 @pytest.fixture
@@ -57,20 +44,12 @@ def open_page(view: str, **address: str) -> AppTest:
     return app
 
 
-def assert_healthy(app: AppTest) -> None:
-    assert not app.exception, [e.message for e in app.exception]
-
-
 def charts(app: AppTest) -> list[str]:
     return [element.proto.spec for element in app.get("plotly_chart")]
 
 
 def shown_text(app: AppTest) -> str:
     return "\n".join(element.value for element in app.text)
-
-
-def texts_read_as_markup(app: AppTest) -> str:
-    return "\n".join(str(element.value) for kind in MARKDOWN_ELEMENTS for element in app.get(kind))
 
 
 def labels(app: AppTest, kind: str) -> list[str]:

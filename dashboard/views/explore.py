@@ -145,8 +145,9 @@ def show_answer(record: dict[str, Any], continuation: str) -> None:
     reference = compare.reference_of(everyone, law)
     models = {name: facts for name, facts in everyone.items() if name in state.shown or name not in EMBEDDED_NAMES}
     if models:
-        show_picture(models, everyone, reference, law)
-        show_numbers(models, reference, record, continuation, chosen, context)
+        rows = compare.tabulate(models, reference[1], state.seed)
+        show_picture(rows, models, everyone, reference, law)
+        show_numbers(rows, reference, record, continuation, chosen, context)
     else:
         st.text("No model is chosen. Pick at least one below.")
     compare.show_choices(context)
@@ -184,7 +185,11 @@ def _told(reference: str) -> str:
 
 
 def show_picture(
-    models: dict[str, Any], everyone: dict[str, Any], reference: tuple[str, list[float]], law: KnownLaw | None
+    rows: list[dict[str, Any]],
+    models: dict[str, Any],
+    everyone: dict[str, Any],
+    reference: tuple[str, list[float]],
+    law: KnownLaw | None,
 ) -> None:
     """The chosen view of one position."""
     p = {name: facts["probabilities"] for name, facts in models.items()}
@@ -192,7 +197,6 @@ def show_picture(
     against = reference[0] if reference[0] in everyone else "base"
     ghost = everyone[against]["probabilities"]
     panels = {name: values for name, values in p.items() if name != against} or p
-    rows = compare.tabulate(models, reference[1], 0)
     notes = {row["model"]: _note(row, _short(reference[0])) for row in rows}
     alt = _describe(rows, reference[0])
     drawn: dict[str, Any] = {"truth": truth, "notes": notes}
@@ -235,7 +239,7 @@ def _judge(rows: list[dict[str, Any]], reference: tuple[str, list[float]], law: 
 
 
 def show_numbers(
-    models: dict[str, Any],
+    rows: list[dict[str, Any]],
     reference: tuple[str, list[float]],
     record: dict[str, Any],
     continuation: str,
@@ -245,11 +249,11 @@ def show_numbers(
     """The table of one position, and every number of the record to take away."""
     state = st.session_state
     columns = {key: (title.format(_short(reference[0])), *rest) for key, (title, *rest) in COLUMNS.items()}
-    rows = compare.tabulate(models, reference[1], state.seed)
     parts.show_table(rows, columns, "Entropy, sharpness, top digit, sampled digits and digit mass of each model")
     again = "Draw ten other digits for the table; all models share the dice"
     st.button("Sample again", icon=":material/casino:", help=again, on_click=_throw_dice)
-    family = [name for name in EMBEDDED_NAMES if name in models] or ["base"]
+    shown = [row["model"] for row in rows]
+    family = [name for name in EMBEDDED_NAMES if name in shown] or ["base"]
     code = snippets.explore_code(
         record["prompt"], continuation, chosen, family, compare.named_others(), context, state.temperature
     )

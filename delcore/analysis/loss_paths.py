@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from delcore.analysis.single_loss import label_weights, logits_of
 from delcore.equilibria import ExpectedLoss
 from delcore.errors import InputError
+from delcore.losses import entropy_nats
 
 MOST_STEPS = 200
 
@@ -79,7 +80,7 @@ def follow_loss(
         rate,
         probabilities=digits.exp().numpy(),
         digit_mass=logits.softmax(-1)[:, :10].sum(-1).numpy(),
-        entropy_nats=-(digits.exp() * digits).sum(-1).numpy(),
+        entropy_nats=entropy_nats(digits).numpy(),
         value=expected.value(logits).detach().numpy(),
     )
 

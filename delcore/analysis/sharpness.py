@@ -36,10 +36,11 @@ def measure_sharpness(probabilities: Sequence[float], reference: Sequence[float]
         InputError: one of them is no distribution.
     """
     p, r = _checked("probabilities", probabilities), _checked("reference", reference)
-    gap = entropy_nats(p) - entropy_nats(r)
+    entropy = entropy_nats(p)
+    gap = entropy - entropy_nats(r)
     kl = sum(b * math.log(b / a) if a > 0 else math.inf for a, b in zip(p, r, strict=True) if b > 0)
     verdict = "alike" if abs(gap) <= CLOSE_NATS else "sharper" if gap < 0 else "flatter"
-    return Sharpness(entropy_nats(p), gap, max(kl, 0.0), verdict)
+    return Sharpness(entropy, gap, max(kl, 0.0), verdict)
 
 
 def temper_law(law: Sequence[float], temperature: float) -> tuple[float, ...]:

@@ -28,6 +28,7 @@ from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.intervals import Interval, bootstrap_ratio
 from delcore.models import ADAPTER_RECORD, LoadedModel, load_model, read_record
 from delcore.recipes import config_from
+from delcore.run_logs import METRICS
 from delcore.runs import fingerprint
 from delcore.sources import load_samples
 from delcore.sweep import finished_record
@@ -134,7 +135,7 @@ def keep_adapter(run: Path, out: Path) -> None:
         record["settings"][name] = Path(record["settings"][name]).name
     write_json(out / "adapter_config.json", {**adapter, "base_model_name_or_path": SMOLLM2})
     write_json(out / ADAPTER_RECORD, record)
-    (out / "metrics.jsonl").write_bytes((run / "metrics.jsonl").read_bytes())
+    (out / METRICS).write_bytes((run / METRICS).read_bytes())
 
 
 def digit_sums(file: Path, source: str, samples: Sequence[Sample]) -> NDArray[np.float64]:

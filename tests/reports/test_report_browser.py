@@ -4,7 +4,7 @@ import pytest
 
 from delcore.reports.report import write_report
 from tests.benchmarks.runs_for_tests import header, records, write_run
-from tests.screenshots import CHROMIUM, browser
+from tests.screenshots import CHROMIUM
 
 pytestmark = [
     pytest.mark.browser,
@@ -21,12 +21,6 @@ def report(tmp_path_factory):
     settings = {**header(len(lines))["settings"], HOSTILE: HOSTILE}
     other = write_run(folder / "other", lines, model=HOSTILE, model_fingerprint=HOSTILE, settings=settings)
     return write_report([one, other])[1].as_uri()
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as running:
-        yield running
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
