@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from delcore.adapters import read_record
 from delcore.checkpoints import write_json, write_whole
 from delcore.config import TrainConfig, process_rank
 from delcore.errors import InputError
 from delcore.intervals import Interval, t_interval
 from delcore.losses import LOSSES, get_loss
-from delcore.models import LoadedModel, load_model, read_record
+from delcore.models import LoadedModel, load_model
 from delcore.prepare import check_options, check_same_run, identify, is_finished, load_data, settle
 from delcore.run_logs import HELDOUT, TABLE
 from delcore.train import finetune_to_end

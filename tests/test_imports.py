@@ -19,6 +19,7 @@ LEVELS = [
     {"generation"},
     {"equilibria", "bench", "trainers", "sources", "loss_model", "readout", "pretrained"},
     {"_gguf"},
+    {"adapters"},
     {"config", "models"},
     {"run_logs", "recipes", "adapt", "stopping"},
     {"runs"},

@@ -24,10 +24,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import delcore
 from delcore import LOSSES, DigitVocab, InputError, TrainConfig, align, finetune, load_model, numeric_loss, runs, train
 from delcore import prepare as preparing
+from delcore.adapters import read_record
 from delcore.arithmetic import arithmetic_sample
 from delcore.data import collate, encode_sample
 from delcore.digits import IGNORE
-from delcore.models import read_record
 from delcore.prepare import Job, prepare
 from delcore.runs import PER_DIGIT
 from tests import tokenizers_for_tests as tokenizers

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from delcore.adapters import ADAPTER_RECORD, read_record
 from delcore.arithmetic import Sample
 from delcore.benchmarks.metrics import accuracy, compare, measure_distances, unread_share
 from delcore.benchmarks.runner import evaluate_model
@@ -26,7 +27,7 @@ from delcore.checkpoints import write_json
 from delcore.config import TrainConfig
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.intervals import Interval, bootstrap_ratio
-from delcore.models import ADAPTER_RECORD, LoadedModel, load_model, read_record
+from delcore.models import LoadedModel, load_model
 from delcore.recipes import config_from
 from delcore.run_logs import METRICS
 from delcore.runs import fingerprint
