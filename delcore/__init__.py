@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from delcore.answers import equal_answers, read_answer
     from delcore.config import TrainConfig
     from delcore.data import align
-    from delcore.digits import DigitVocab, number_spans, place_weights
+    from delcore.digits import DigitVocab, place_weights
     from delcore.equilibria import Equilibrium, equilibrium
     from delcore.errors import InputError
     from delcore.losses import LOSSES, LossOutput, numeric_loss
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from delcore.models import load_model
     from delcore.probe import DigitPosition, digit_distributions
     from delcore.programs import run_program
+    from delcore.spans import number_spans
     from delcore.train import Run, finetune
     from delcore.trainers import numeric_trainer, trainer_loss
 
@@ -40,7 +41,7 @@ _HOMES = {
     "head_of": "losses.lean",
     "lean_loss": "losses.lean",
     "load_model": "models",
-    "number_spans": "digits",
+    "number_spans": "spans",
     "numeric_loss": "losses",
     "numeric_trainer": "trainers",
     "place_weights": "digits",

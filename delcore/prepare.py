@@ -15,11 +15,12 @@ from delcore.adapters import read_record
 from delcore.arithmetic import Sample, arithmetic_sample
 from delcore.checkpoints import WRITING, newest_checkpoint
 from delcore.config import MOST, TrainConfig
-from delcore.data import choose_pad, iterate_samples, measure_coverage, split_heldout
+from delcore.data import choose_pad, measure_coverage
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import get_loss
 from delcore.models import LoadedModel, ModelCard, load_model
+from delcore.orders import iterate_samples, split_heldout
 from delcore.runs import Progress, board_writer, data_fingerprint, fingerprint, settings_of
 from delcore.sources import load_samples
 

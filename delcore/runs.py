@@ -14,9 +14,10 @@ from torch import Tensor
 
 from delcore.checkpoints import write_whole
 from delcore.config import TrainConfig
-from delcore.data import Encoded, iterate_samples, tally_samples
+from delcore.data import Encoded, tally_samples
 from delcore.errors import InputError
 from delcore.losses import LossOutput
+from delcore.orders import iterate_samples
 from delcore.run_logs import HELDOUT, METRICS
 from delcore.versions import installed_versions
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from delcore.adapt import adapt
 from delcore.checkpoints import drop_checkpoints, load_checkpoint, save_checkpoint
 from delcore.config import TrainConfig, process_count, process_rank
-from delcore.data import Batch, Encoded, count_step, encode_sample, iterate_samples, micro_batches
+from delcore.data import Batch, Encoded, count_step, encode_sample, micro_batches
 from delcore.errors import InputError, StoppedError
 from delcore.loss_model import LossModel
 from delcore.losses import get_loss
@@ -39,6 +39,7 @@ from delcore.memory import (
     is_out_of_memory,
 )
 from delcore.models import LoadedModel
+from delcore.orders import iterate_samples
 from delcore.prepare import CHECKPOINTS, Job, pick_device, prepare, record_facts
 from delcore.runs import SUMS, MetricsLog, Progress, sum_measures
 from delcore.saving import check_merge, restore, save_record, save_run, training_state

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from delcore.digits import PLACE_RULES, DigitVocab, number_spans, place_weights
+from delcore.digits import PLACE_RULES, DigitVocab, place_weights
 from delcore.errors import InputError
+from delcore.spans import number_spans
 
 LONGEST_TEXT = 2_000
 """Characters; a table of more tokens is not read by anybody."""
