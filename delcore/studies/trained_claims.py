@@ -30,7 +30,6 @@ from delcore.studies.evidence import (
     negligible,
     runs_of,
     sizes_of_change,
-    stored_interval,
     value_of,
 )
 from delcore.studies.stored import SOLVED
@@ -188,7 +187,7 @@ def beside_accuracy(evidence: Evidence) -> str:
     runs = runs_of(evidence, "losses")
     own = {group: value_of(runs, "del", [group], "exact_match") for group in SOLVED}
     shares = ", ".join(f"{group} {sum(values.values()) / len(values):.3f}" for group, values in own.items())
-    right = stored_interval(evidence.studies["smollm2"]["answers"]["gsm8k"]["del"]["change_to_mle"]["difference"])
+    right = Interval(**evidence.studies["smollm2"]["answers"]["gsm8k"]["del"]["change_to_mle"]["difference"])
     return (
         f"DEL answers exactly: {shares}; on GSM8K SmolLM2 under DEL less under MLE {interval_text(right)} "
         f"[at our scale only; {_budgets(evidence)}]"
@@ -233,7 +232,7 @@ def _strength(evidence: Evidence, variant: str, strength: str) -> str:
 
 
 def _smollm2(evidence: Evidence, loss: str, measure: str) -> Interval:
-    return stored_interval(evidence.studies["smollm2"]["digits"][loss][measure]["difference_to_mle"])
+    return Interval(**evidence.studies["smollm2"]["digits"][loss][measure]["difference_to_mle"])
 
 
 def _title(variant: str) -> str:
