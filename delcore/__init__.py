@@ -3,8 +3,9 @@
 Importing this package loads nothing heavy; each name below is loaded when it is first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from delcore._lazy import lazy_names
 
 if TYPE_CHECKING:
     from delcore.answers import equal_answers, read_answer
@@ -76,16 +77,4 @@ __all__ = [
     "trainer_loss",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module (PEP 562)."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'delcore' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"delcore.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """The public names."""
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)
