@@ -49,7 +49,11 @@ def plot_equilibria(
     numeric = along != "laws" and None not in axis.values
     where: list[int | slice] = [law, alpha, u]
     where[AXES.index(along)] = slice(None)
-    held = [f"{a.name} {a.values[i]}" for a, i in zip(gap.axes[1:], where, strict=True) if isinstance(i, int)]
+    held = [
+        f"{one.name} {'default' if one.values[i] is None else one.values[i]}"
+        for one, i in zip(gap.axes[1:], where, strict=True)
+        if isinstance(i, int)
+    ]
     figure = framed(400, "Where each loss would lead: " + ", ".join(held), scan.caveats)
     for i, name in enumerate(scan.losses):
         x = axis.values if numeric else [category("default" if v is None else v) for v in axis.values]
