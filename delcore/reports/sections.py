@@ -100,11 +100,12 @@ def accuracy_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
 
 def mean_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
     """Mean of the seven for models that answered all of them; for others what is missing."""
-    rows, missing = [], []
+    rows: list[list[str]] = []
+    missing: dict[str, list[str]] = {}
     for model, tasks in by_model(runs).items():
         lacking = [TASKS[task].title for task in SEVEN if task not in tasks or not tasks[task].records]
         if lacking:
-            missing.append(f"{labels[model]}: no mean over the seven. Missing: {', '.join(lacking)}.")
+            missing.setdefault(", ".join(lacking), []).append(labels[model])
             continue
         parts = [tasks[task] for task in SEVEN]
         means = [format_percent(mean_accuracy([run.records for run in parts], way)) for way in WAYS]
@@ -112,7 +113,9 @@ def mean_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
         rows.append([labels[model], *means, ", ".join(limited) or "none"])
     text = "Unweighted, in percent, with the 95 % interval of a bootstrap over the items within each task."
     table = Table(["model", "strict", "flexible", "tasks cut to their first items"], rows) if rows else None
-    return Section("Mean of the seven, measured here", [*([text] if rows else []), *missing], table)
+    without = "; ".join(f"{', '.join(models)} (missing: {titles})" for titles, models in missing.items())
+    told = [text] * bool(rows) + [f"No mean over the seven for {without}."] * bool(missing)
+    return Section("Mean of the seven, measured here", told, table)
 
 
 def published_section() -> Section:
