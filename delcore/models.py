@@ -17,6 +17,7 @@ from delcore._gguf import cached_conversion, convert_gguf
 from delcore._hub import hub_reachable, what_is_beside
 from delcore.adapters import load_adapter, read_record
 from delcore.errors import InputError
+from delcore.fingerprints import fingerprint_file
 from delcore.pretrained import check_weight_files, from_pretrained, tokenizer_alone
 
 EMBEDDED_DIR = Path(__file__).parent / "embedded"
@@ -283,8 +284,7 @@ def quiet_libraries() -> None:
 
 
 def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return fingerprint_file(path)[:16]
 
 
 def _folder_fingerprint(path: Path) -> str:

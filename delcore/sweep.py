@@ -23,7 +23,7 @@ from delcore.errors import InputError
 from delcore.intervals import Interval, t_interval
 from delcore.losses import LOSSES, get_loss
 from delcore.models import LoadedModel, load_model
-from delcore.prepare import check_options, check_same_run, identify, is_finished, load_data, settle
+from delcore.prepare import check_options, check_same_run, first_samples, identify, is_finished, load_data, settle
 from delcore.run_logs import HELDOUT, TABLE
 from delcore.train import finetune_to_end
 
@@ -150,7 +150,8 @@ def finished_record(config: TrainConfig, load: Callable[[], LoadedModel]) -> dic
         return None
     _, tokenizer, card = load()
     samples, heldout = load_data(config, tokenizer)
-    check_same_run(settle(config, samples, card), identify(config, samples, heldout, card), record)
+    facts = identify(config, first_samples(config, samples), heldout, card)
+    check_same_run(settle(config, samples, card), facts, record)
     return record
 
 

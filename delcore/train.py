@@ -195,13 +195,11 @@ def longest_sample(job: Job) -> int:
     Raises:
         InputError: none of them has anything to learn.
     """
-    source = iterate_samples(job.samples, job.config.seed)
-    count = min(1000, job.config.steps * job.config.batch_size)
-    encoded = [encode(job, next(source)) for _ in range(count)]
+    encoded = [encode(job, sample) for sample in job.first[: job.config.steps * job.config.batch_size]]
     if not any(count_step([sample], job.vocab)[0] for sample in encoded):
         raise InputError(
-            f"None of the first {count:,} samples has a response within {job.config.max_length} tokens, so there is "
-            "nothing to learn. Raise --max-length, or look at the data."
+            f"None of the first {len(encoded):,} samples has a response within {job.config.max_length} tokens, so "
+            "there is nothing to learn. Raise --max-length, or look at the data."
         )
     return max(len(sample.input_ids) for sample in encoded)
 
