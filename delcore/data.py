@@ -93,25 +93,19 @@ def _encode_parts(tokenizer: Any, sample: Sample) -> tuple[list[int], int, bool]
 
 
 class Batch(NamedTuple):
-    """A padded batch and what encoding it met; the tensors are [batch, seq].
+    """A padded batch; the tensors are [batch, seq].
 
     Args:
         input_ids: token ids, padded on the right.
         attention_mask: 1 where there is a token.
         labels: `IGNORE` where not supervised; not shifted yet (see `align`).
         n_supervised: positions that count after the shift.
-        n_cut: samples that lost tokens to the length limit.
-        n_unsupervised: samples in which nothing is left to learn.
-        n_split_seams: samples whose prompt and response had to be tokenised apart.
     """
 
     input_ids: Tensor
     attention_mask: Tensor
     labels: Tensor
     n_supervised: int
-    n_cut: int
-    n_unsupervised: int
-    n_split_seams: int
 
 
 def pad_id(tokenizer: Any) -> int:
@@ -165,7 +159,7 @@ def collate(samples: Sequence[Encoded], pad_id: int) -> Batch:
         input_ids[row, :stop] = torch.tensor(sample.input_ids)
         labels[row, :stop] = torch.tensor(sample.labels)
         mask[row, :stop] = 1
-    return Batch(input_ids, mask, labels, int((labels[:, 1:] != IGNORE).sum()), *tally_samples(samples))
+    return Batch(input_ids, mask, labels, int((labels[:, 1:] != IGNORE).sum()))
 
 
 def tally_samples(samples: Sequence[Encoded]) -> tuple[int, int, int]:

@@ -21,7 +21,17 @@ from delcore.arithmetic import (
     heldout_problems,
     is_heldout,
 )
-from delcore.data import Encoded, align, choose_pad, collate, count_step, encode_sample, micro_batches, pad_id
+from delcore.data import (
+    Encoded,
+    align,
+    choose_pad,
+    collate,
+    count_step,
+    encode_sample,
+    micro_batches,
+    pad_id,
+    tally_samples,
+)
 from delcore.digits import IGNORE, DigitVocab
 from delcore.losses import LOSSES, numeric_loss
 from delcore.models import byte_tokenizer
@@ -130,7 +140,6 @@ def test_token_that_would_straddle_the_seam_is_split_and_counted(prompt, respons
         tokenizer = tokenizers.gpt2_style_tokenizer()
         encoded = encode_sample(with_trimmed_offsets(tokenizer) if trimmed else tokenizer, Sample(prompt, response))
         assert encoded.split_seam is split
-        assert collate([encoded], 0).n_split_seams == int(split)
 
 
 def test_first_tokens_are_those_the_model_sees_when_asked():
@@ -229,22 +238,22 @@ def test_padding_with_the_end_token_keeps_the_true_end():
     assert batch.input_ids.tolist() == [[7, 0, 0], [1, 2, 0]]
 
 
-def test_batch_counts_what_encoding_met():
+def test_tally_counts_what_encoding_met():
     samples = [
         Encoded([5, 6, 7], [IGNORE, 6, 7]),
         Encoded([5, 6], [IGNORE, IGNORE], cut=3),
         Encoded([5, 6], [5, IGNORE], split_seam=True),  # its one label is the first, which nothing predicts
     ]
-    batch = collate(samples, pad_id=1)
-    assert (batch.n_supervised, batch.n_cut, batch.n_unsupervised, batch.n_split_seams) == (2, 1, 2, 1)
+    assert collate(samples, pad_id=1).n_supervised == 2
+    assert tally_samples(samples) == (1, 2, 1)
 
 
 def test_response_that_is_cut_away_counts_as_unsupervised():
     tokenizer = tokenizers.grouping_tokenizer()
     encoded = encode_sample(tokenizer, Sample("abcd", "ef"), max_length=4)
     assert (encoded.labels, encoded.cut) == ([IGNORE] * 4, 3)
-    batch = collate([encoded], 0)
-    assert (batch.n_supervised, batch.n_cut, batch.n_unsupervised) == (0, 1, 1)
+    assert collate([encoded], 0).n_supervised == 0
+    assert tally_samples([encoded]) == (1, 1, 0)
 
 
 # ---------------------------------------------------------------- one step

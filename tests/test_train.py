@@ -92,6 +92,11 @@ def weights_of(run: Path, name: str = "model.safetensors") -> dict[str, torch.Te
     return load_file(run / name)
 
 
+def final_weights(folder: Path) -> dict[str, torch.Tensor]:
+    (file,) = folder.glob("*.safetensors")
+    return weights_of(folder, file.name)
+
+
 def assert_same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from delcore.digit_tokens import SPACES
 from delcore.digits import PLACE_RULES, DigitVocab, place_weights
 from delcore.errors import InputError
 from delcore.spans import number_spans
@@ -15,7 +16,6 @@ from delcore.spans import number_spans
 LONGEST_TEXT = 2_000
 """Characters; a table of more tokens is not read by anybody."""
 
-_SPACES = str.maketrans("▁Ġ", "  ")  # SentencePiece's and byte-level vocabularies' letters for a space
 _VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"})
 
 
@@ -125,7 +125,7 @@ def _pieces(tokenizer: Any, text: str) -> tuple[list[int], list[_Piece]]:
     encoded = tokenizer(text, add_special_tokens=False, verbose=False, **options)
     ids = list(encoded["input_ids"])
     names = {index: piece for piece, index in tokenizer.get_vocab().items()}
-    words = [names.get(i, "").translate(_SPACES) for i in ids]
+    words = [names.get(i, "").translate(SPACES) for i in ids]
     if not fast:
         return ids, [_Piece(word) for word in words]
     pieces: list[_Piece] = []
