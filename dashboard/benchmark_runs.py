@@ -109,14 +109,9 @@ def show_comparison(runs: Sequence[Any]) -> None:
     finished = [run for run in runs if run.finished]
     if len(finished) < 2:
         return
-    from delcore.reports.groups import label_models
-    from delcore.reports.report import check_runs
-    from delcore.reports.sections import comparison_section
-
     st.markdown("**Paired differences**")
     try:
-        check_runs(finished)
-        section = comparison_section(finished, label_models(finished))
+        section = cache_results.compare_evaluations(finished)
     except InputError as error:
         st.text(f"No paired differences: {error}")
         return

@@ -4,7 +4,7 @@ Files are keyed by size and time, so what is written or replaced on disk is read
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,27 @@ def _read_evaluations(folder: str, stamp: str) -> Any:
         except InputError as error:
             problems.append(str(error))
     return runs, problems
+
+
+def compare_evaluations(runs: Sequence[Any]) -> Any:
+    """Paired differences between finished runs, as `delcore.reports.sections.Section`.
+
+    Raises:
+        InputError: runs that were not asked the same in the same way.
+    """
+    from delcore.benchmarks.saved_runs import HEADER, RECORDS
+
+    return _compare_evaluations(" ".join(stamp_of(run.path / name) for run in runs for name in (HEADER, RECORDS)), runs)
+
+
+@st.cache_resource(max_entries=8, show_spinner="Comparing the models …")
+def _compare_evaluations(stamps: str, _runs: Sequence[Any]) -> Any:
+    from delcore.reports.groups import label_models
+    from delcore.reports.report import check_runs
+    from delcore.reports.sections import comparison_section
+
+    check_runs(_runs)
+    return comparison_section(_runs, label_models(_runs))
 
 
 def _folder(name: str) -> Path:
