@@ -15,7 +15,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from delcore import InputError, TrainConfig, checkpoints, finetune, load_model, runs, saving, train
+from delcore import InputError, TrainConfig, checkpoints, finetune, load_model, saving, train
 from delcore import prepare as preparing
 from delcore.digits import IGNORE
 from delcore.prepare import CHECKPOINTS
@@ -264,8 +264,7 @@ def stopped_run(tmp_path_factory):
     """A run stopped after step 3, for tests that leave it as it is."""
     out = tmp_path_factory.mktemp("stopped") / "run"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(preparing, "COVERAGE_ROWS", 20)
-        patched.setattr(runs, "FINGERPRINT_SAMPLES", 20)
+        patched.setattr(preparing, "FIRST_SAMPLES", 20)
         stopped(patched, out, 3)
     return out
 

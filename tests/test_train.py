@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import delcore
-from delcore import LOSSES, DigitVocab, InputError, TrainConfig, align, finetune, load_model, numeric_loss, runs, train
+from delcore import LOSSES, DigitVocab, InputError, TrainConfig, align, finetune, load_model, numeric_loss, train
 from delcore import prepare as preparing
 from delcore.adapters import read_record
 from delcore.arithmetic import arithmetic_sample
@@ -38,9 +38,8 @@ LOGGED = ("cross_entropy", "digit_term", "digit_mass", "digit_entropy_nats", "di
 
 @pytest.fixture(autouse=True)
 def quick_preparation(monkeypatch):
-    """Counting the digits of a thousand samples takes longer than a run here."""
-    monkeypatch.setattr(preparing, "COVERAGE_ROWS", 20)
-    monkeypatch.setattr(runs, "FINGERPRINT_SAMPLES", 20)
+    """Looking at a thousand samples takes longer than a run here."""
+    monkeypatch.setattr(preparing, "FIRST_SAMPLES", 20)
 
 
 def config(out: Path, **changes) -> TrainConfig:
