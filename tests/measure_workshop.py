@@ -20,7 +20,7 @@ from typing import Any
 
 from delcore.models import EMBEDDED_NAMES, load_model
 from delcore.probe import probe
-from tests.screenshots import CHROMIUM, Server, launch, playing, serve, wait_for_picture
+from tests.screenshots import CHROMIUM, Server, browser, launch, serve, wait_for_picture
 from tests.sessions_for_tests import Session
 
 CLOSE = 1e-4
@@ -108,12 +108,12 @@ def resident_megabytes(pid: int) -> float:
 # ---------------------------------------------------------------- browsers
 
 
-def measure_browsers(server: Server, browsers: int, count: int = 5) -> dict[str, Any]:
-    """Chromium processes of their own, which all ask before any of them is waited for."""
+def measure_browsers(server: Server, chromium: Any, browsers: int, count: int = 5) -> dict[str, Any]:
+    """Chromium processes of their own, which all ask before any is waited for; `chromium` is any running one."""
     wrong: list[str] = []
     prompts = [prompts_of(500 + number, count) for number in range(browsers)]
-    with playing() as playwright:
-        pages = [open_page(playwright, server.url, wrong) for _ in range(browsers)]
+    with contextlib.ExitStack() as open_browsers:
+        pages = [open_page(chromium, server.url, wrong, open_browsers) for _ in range(browsers)]
         for asked in zip(*prompts, strict=True):
             for page, prompt in zip(pages, asked, strict=True):
                 page.get_by_role("textbox", name="Prompt").fill(prompt)
@@ -123,9 +123,11 @@ def measure_browsers(server: Server, browsers: int, count: int = 5) -> dict[str,
     return {"browsers": browsers, "prompts each": count, "wrong": wrong}
 
 
-def open_page(playwright: Any, url: str, wrong: list[str]) -> Any:
+def open_page(chromium: Any, url: str, wrong: list[str], open_browsers: contextlib.ExitStack) -> Any:
     """The dashboard in a browser of its own; what goes wrong in it is added to `wrong`."""
-    page = launch(playwright).new_page(viewport={"width": 1280, "height": 800})
+    running = launch(chromium.browser_type)
+    open_browsers.callback(running.close)
+    page = running.new_page(viewport={"width": 1280, "height": 800})
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(url)
     wait_for_picture(page)
@@ -150,7 +152,8 @@ def measure(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
         name = f"{arguments.clients} clients at once, {arguments.prompts} prompts each"
         yield name, measure_clients(server, arguments.clients, arguments.prompts)
         if arguments.browsers and CHROMIUM.exists():
-            yield "real browsers at once", measure_browsers(server, arguments.browsers)
+            with browser() as chromium:
+                yield "real browsers at once", measure_browsers(server, chromium, arguments.browsers)
         yield "log", {"lines with a prompt": sum(" + 10" in line for line in server.log.read_text().splitlines())}
     if arguments.memory:
         with serve(workshop=True) as server:

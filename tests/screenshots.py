@@ -72,22 +72,19 @@ def _wait_until_healthy(url: str, process: subprocess.Popen, log: Path) -> None:
 @contextlib.contextmanager
 def browser() -> Iterator[Any]:
     """Headless Chromium through Playwright."""
-    with playing() as playwright:
-        yield launch(playwright)
-
-
-@contextlib.contextmanager
-def playing() -> Iterator[Any]:
-    """Playwright, which closes its browsers at the end."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        yield playwright
+        chromium = launch(playwright.chromium)
+        try:
+            yield chromium
+        finally:
+            chromium.close()
 
 
-def launch(playwright: Any) -> Any:
-    """A Chromium of its own."""
-    return playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+def launch(kind: Any) -> Any:
+    """A Chromium process of its own; `kind` is Playwright's `chromium`, or the `browser_type` of a running one."""
+    return kind.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
 
 
 def wait_for_picture(page: Any) -> None:
