@@ -1,21 +1,25 @@
 """The ledger of claims: every rule on made-up results, and the committed ledger against the committed data."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 import delcore
+from delcore._panels import look_of
+from delcore.analysis import fit_criteria
 from delcore.checkpoints import write_json
 from delcore.errors import InputError
 from delcore.intervals import Interval, t_interval
 from delcore.studies import claims
 from delcore.studies.__main__ import main
 from delcore.studies.claims import CLOSED, OPENED, RULES, build_ledger, put_table, table
-from delcore.studies.evidence import Part, interval_text, join, negligible, read_evidence
+from delcore.studies.evidence import Part, interval_text, interval_texts, join, negligible, read_evidence
 from delcore.studies.stored import CLAIMS_FILE, VERDICTS, Claim, read_claims
 from delcore.studies.trained_claims import smaller_size
+from delcore.studies.untrained_claims import CASES
 
 ROOT = Path(delcore.__file__).parents[1]
 STUDIES = ROOT / "notebooks" / "studies"
@@ -216,6 +220,15 @@ def test_text_says_where_nothing_is_separated():
     assert interval_text(Interval(0.0002, 0.0001, 0.0003, 5)) == "+0.00020 (+0.00010 to +0.00030)"
 
 
+def test_numbers_of_one_list_have_as_many_decimals_and_none_is_hidden():
+    coarse, fine = Interval(0.0, -0.011, 0.011, 5), Interval(0.005, 0.0001, 0.0099, 5)
+    assert interval_texts([coarse, coarse])[0] == "0.000 (−0.011 to +0.011, not separated)"
+    found = interval_texts([coarse, fine])
+    assert found == ["0.00000 (−0.01100 to +0.01100, not separated)", "+0.00500 (+0.00010 to +0.00990)"]
+    assert interval_text(Interval(0.0001, -0.0002, 0.0004, 5)) == "+0.00010 (−0.00020 to +0.00040, not separated)"
+    assert interval_text(Interval(0.0, 0.0, 0.0, 5)) == "0.000 (0.000 to 0.000, not separated)"
+
+
 def test_numbers_of_a_claim_are_those_of_the_data(tmp_path):
     world = papers_world()
     world.noise = 0.0
@@ -223,6 +236,49 @@ def test_numbers_of_a_claim_are_those_of_the_data(tmp_path):
     assert "NTL-WAS, default (α 0.3, u 1): entropy less the law's −0.200 (−0.200 to −0.200)" in claim["result"]
     assert "matched (α 0.07, u 1)" in claim["result"] and "MixCE" in claim["result"] and "EMO" in claim["result"]
     assert "embedded model, 4 seeds, 3 steps of 2 samples" in claim["result"]
+
+
+def test_group_that_every_run_answers_in_full_is_told_and_not_judged(tmp_path):
+    world = papers_world()
+    world.noise = 0.0
+    for study, variants in VARIANTS.items():
+        for variant in variants:
+            world.set(study, variant, "exact_match", 1.0, ["decimals"])
+    found = build_ledger(world.write(tmp_path))["claims"]
+    for number in (4, 7, 8):
+        result = found[number - 1]["result"]
+        assert "exact match on integers" in result and "exact match on decimals" not in result
+        assert "decimals 1.000 (as every run: a ceiling, not judged)" in result
+    assert [found[i]["verdict"] for i in (3, 6)] == ["agrees", "agrees"]
+
+
+def test_exact_match_is_judged_on_integers_and_decimals_apart(tmp_path):
+    world = papers_world()
+    world.set("losses", "mixce", "exact_match", 0.7, ["decimals"])
+    world.set("ablations", "del-distance-l1", "exact_match", 0.6, ["integers"])
+    found = build_ledger(world.write(tmp_path))["claims"]
+    assert [found[i]["verdict"] for i in (3, 6)] == ["mixed", "mixed"]
+    assert "exact match on decimals of DEL less that of, default: MLE +0.1" in found[3]["result"]
+
+
+def test_nothing_at_all_below_the_ceiling_is_not_separated(tmp_path):
+    world = papers_world()
+    world.noise = 0.0
+    for variant in VARIANTS["losses"]:
+        world.set("losses", variant, "exact_match", 1.0)
+    assert verdicts(world.write(tmp_path))[3] == "not separated"
+
+
+def test_share_that_is_left_over_is_rounded_down(committed):
+    claim = next(claim for claim in committed["claims"] if claim["figure"] == "criteria")
+    fits = fit_criteria(tuple(CASES))
+    told = {
+        title: int(share) for title, share in re.findall(r"([\w-]+): every criterion leaves (\d+)%", claim["result"])
+    }
+    left = {
+        look_of(loss).title: 100 * fits.residual[fits.losses.index(loss)].min() for loss in CASES if not CASES[loss]
+    }
+    assert told.keys() == left.keys() and all(told[title] <= left[title] < told[title] + 1 for title in told)
 
 
 # ---------------------------------------------------------------- the ledger
@@ -250,6 +306,22 @@ def test_command_writes_data_and_table_and_again_the_same(tmp_path, caplog):
     ledger = (tmp_path / "studies" / CLAIMS_FILE).read_text(encoding="utf-8")
     assert main(command) == 0
     assert (readme.read_text(encoding="utf-8"), (tmp_path / "studies" / CLAIMS_FILE).read_text()) == (first, ledger)
+
+
+def test_command_outside_a_checkout_writes_the_data_and_says_that_no_table_was_written(tmp_path, monkeypatch, caplog):
+    papers_world().write(tmp_path / "studies")
+    monkeypatch.chdir(tmp_path)
+    with caplog.at_level("INFO"):
+        assert main(["claims", "--out", "studies"]) == 0
+    assert "There is no README.md here" in caplog.text
+    assert (tmp_path / "studies" / CLAIMS_FILE).is_file() and not (tmp_path / "README.md").exists()
+
+
+def test_named_readme_that_is_not_there_is_one_line_and_nothing_is_written(tmp_path, capsys):
+    papers_world().write(tmp_path)
+    assert main(["claims", "--out", str(tmp_path), "--readme", str(tmp_path / "gone.md")]) == 2
+    assert capsys.readouterr().err == f"error: `--readme` must be a file; there is none at {tmp_path / 'gone.md'}.\n"
+    assert not (tmp_path / CLAIMS_FILE).exists()
 
 
 @pytest.mark.parametrize("text", ["none", f"{CLOSED}\n{OPENED}", f"{OPENED}\n{OPENED}\n{CLOSED}"])

@@ -73,7 +73,7 @@ WRONG = [
     ("check_biases", (BIASES | {"ntl_was": "over-flat"},), "ntl_was: .*median"),
     ("check_biases", (BIASES | {"ntl_mse": "over-sharp"},), "ntl_mse: .*right mean"),
     ("check_biases", (BIASES | {"dist2": "neither"},), "dist2: .*neighbours"),
-    ("check_biases", (BIASES | {"del": "sharp"},), "del: answer with one of"),
+    ("check_biases", (BIASES | {"del": "sharp"},), "del: Answer with one of"),
     ("check_readings", (READINGS | {"del, accuracy": "lower"},), "holds 0"),
     ("check_readings", (READINGS | {"del, gsm8k answers": "equal"},), "No interval shows"),
     ("check_readings", (READINGS | {"ntl_was, accuracy": "not separated"},), "one side of 0"),
@@ -116,6 +116,26 @@ def test_dots_are_no_answer_yet_and_other_things_no_error(name):
 def test_answer_of_one_part_is_judged_before_the_next():
     assert "neighbours on both sides" in exercises.check_dist2_target(0.564, ...).text
     assert UNANSWERED in exercises.check_dist2_target(0.721, ...).text
+
+
+@pytest.mark.parametrize(
+    ("name", "answers", "part"),
+    [
+        ("check_probability_and_mass", (0.32, 0.8), "p̂(7)"),
+        ("check_probability_and_mass", (0.4, 0.2), "digit mass"),
+        ("check_places", (PLACES | {".5": [0]},), ".5"),
+        ("check_weights", (EARLIER, EARLIER), "weights of DEL"),
+        ("check_weights", (OURS, OURS), "weights of integers"),
+        ("check_dist2_target", (1, 0.368), "g(9)"),
+        ("check_dist2_target", (0.721, ...), "g(8)"),
+        ("check_del", (0.981, "stays"), "ℓ"),
+        ("check_del", (0.389, "stays"), "ℓ with 1 added"),
+        ("check_del", (0.389, ...), "ℓ with 1 added"),
+        ("check_biases", (BIASES | {"dist2": "neither"},), "dist2"),
+    ],
+)
+def test_wrong_part_of_several_is_named_first(name, answers, part):
+    assert check(name, answers).text.startswith(f"{part}: ")
 
 
 def test_every_wrong_bias_has_a_hint_of_its_own():

@@ -10,7 +10,7 @@ import torch
 
 from delcore.analysis import entropy_nats
 from delcore.digits import DigitVocab
-from delcore.exercises.checks import Check, Mistake, check_choices, check_number, first_wrong
+from delcore.exercises.checks import Check, Mistake, check_number, check_word, first_wrong
 from delcore.losses import numeric_loss
 
 SCORES = (1, 1, 1, 1, 1, 1, 1, 8, 4, 1)
@@ -72,7 +72,7 @@ def check_probability_and_mass(probability: Any, mass: Any) -> Check:
         ],
         "Divide the digits' sum by the sum over the whole vocabulary.",
     )
-    return first_wrong(first, second)
+    return first_wrong({"p̂(7)": first, "digit mass": second})
 
 
 def check_entropy(nats: Any) -> Check:
@@ -142,7 +142,7 @@ def check_dist2_target(at_9: Any, at_8: Any) -> Check:
         ],
         "8 is 1 away, so its score is e⁻¹; divide by the same sum.",
     )
-    return first_wrong(first, second)
+    return first_wrong({"g(9)": first, "g(8)": second})
 
 
 def _dist2_target(k: int) -> float:
@@ -176,8 +176,7 @@ def check_del(term: Any, shifted: Any) -> Check:
         "falls": "The true digit's part falls, but that of 6 rises by more: −ln(1 − σ(1)) is 1.31.",
     }
     risen = digit_term("del", [logit + 1 for logit in DEL_LOGITS], TRUE_DIGIT)
-    direction = {"ℓ": "rises" if risen > right else "falls"}
-    given = shifted if shifted is ... else {"ℓ": shifted}
+    direction = "rises" if risen > right else "falls"
     why = f"With 1 added to all ten logits it rises to {risen:.3f}, though p̂ is the same."
-    second = check_choices(given, direction, ("rises", "stays", "falls"), lambda _, word: hints[word], why)
-    return first_wrong(first, second)
+    second = check_word(shifted, direction, ("rises", "stays", "falls"), hints.__getitem__, why)
+    return first_wrong({"ℓ": first, "ℓ with 1 added": second})

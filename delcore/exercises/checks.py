@@ -4,6 +4,7 @@ import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 RELATIVE_TOLERANCE = 0.005
@@ -81,6 +82,15 @@ def check_list(answer: Any, right: Sequence[float], why: str, mistakes: Sequence
     return Check(False, f"{listed} is not it. {found or otherwise}")
 
 
+def check_word(answer: Any, right: str, choices: Sequence[str], hint_of: Callable[[str], str], why: str) -> Check:
+    """The same for one of several words; the hint is of the wrong word."""
+    if answer is ...:
+        return Check(False, UNANSWERED)
+    if answer not in choices:
+        return Check(False, f"Answer with one of {', '.join(map(repr, choices))}; got {answer!r}.")
+    return Check(True, why) if answer == right else Check(False, f"{answer!r} is not it. {hint_of(answer)}")
+
+
 def check_choices(
     answers: Any, right: Mapping[str, str], choices: Sequence[str], hint_of: Callable[[str, str], str], why: str
 ) -> Check:
@@ -89,21 +99,19 @@ def check_choices(
         return Check(False, UNANSWERED)
     if not isinstance(answers, Mapping) or set(answers) != set(right):
         return Check(False, f"Give one word for each of {', '.join(right)}, as a dictionary.")
-    for name, wanted in right.items():
-        given = answers[name]
-        if given is ...:
-            return Check(False, f"{name}: {UNANSWERED}")
-        if given not in choices:
-            return Check(False, f"{name}: answer with one of {', '.join(map(repr, choices))}; got {given!r}.")
-        if given != wanted:
-            return Check(False, f"{name}: {given!r} is not it. {hint_of(name, given)}")
-    return Check(True, why)
+    parts = {
+        name: check_word(answers[name], wanted, choices, partial(hint_of, name), "") for name, wanted in right.items()
+    }
+    found = first_wrong(parts)
+    return Check(True, why) if found.right else found
 
 
-def first_wrong(*checks: Check) -> Check:
-    """The first part that is not right, or all of what was said."""
-    wrong = next((check for check in checks if not check.right), None)
-    return wrong or Check(True, " ".join(check.text for check in checks))
+def first_wrong(parts: Mapping[str, Check]) -> Check:
+    """The first part that is not right, by its name, or all of what was said."""
+    for name, check in parts.items():
+        if not check.right:
+            return Check(False, f"{name}: {check.text}")
+    return Check(True, " ".join(check.text for check in parts.values()))
 
 
 def close(answer: float, other: float) -> bool:

@@ -9,6 +9,7 @@ from delcore.arithmetic import DESIGN_LAW
 from delcore.equilibria import equilibrium
 from delcore.exercises.checks import Check, check_choices
 from delcore.intervals import Interval
+from delcore.studies.evidence import number
 from delcore.studies.stored import read_study
 
 BIASES = ("over-sharp", "over-flat", "neither")
@@ -48,7 +49,9 @@ ANSWERED = "del, gsm8k answers"
 def check_biases(answers: Any) -> Check:
     """Exercise 7: where five losses lead on the law of sensor B, at default α and u = 1."""
     gaps = {name: equilibrium(name, DESIGN_LAW).entropy_nats - entropy_nats(DESIGN_LAW) for name in JUDGED}
-    why = "Entropy at the equilibrium less the law's: " + ", ".join(f"{n} {gap:+.3f}" for n, gap in gaps.items()) + "."
+    why = (
+        "Entropy at the equilibrium less the law's: " + ", ".join(f"{n} {number(gap)}" for n, gap in gaps.items()) + "."
+    )
     return check_choices(
         answers,
         {name: _bias(gap) for name, gap in gaps.items()},
@@ -87,7 +90,7 @@ def _separation(interval: Interval) -> str:
 
 
 def _reading_hint(interval: Interval, given: str) -> str:
-    ends = f"from {interval.low:+.3f} to {interval.high:+.3f}"
+    ends = f"from {' to '.join(number(end) for end in (interval.low, interval.high) if end is not None)}"
     if given == "equal":
         return f"No interval shows that two losses are equal; this one runs {ends}; the truth may be anywhere there."
     if interval.excludes_zero and given == "not separated":

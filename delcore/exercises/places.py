@@ -60,15 +60,13 @@ def check_places(answers: Any) -> Check:
         return Check(False, UNANSWERED)
     if not isinstance(answers, Mapping) or set(answers) != set(TEXTS):
         return Check(False, f"Give a list of places for each of {', '.join(TEXTS)}, as a dictionary.")
-    checks = [_check_places_of(text, answers[text]) for text in TEXTS]
-    return first_wrong(*checks)
+    return first_wrong({text: _check_places_of(text, answers[text]) for text in TEXTS})
 
 
 def _check_places_of(text: str, answer: Any) -> Check:
     right = true_places(text)
     otherwise = "Find the numbers first; in each, units have place 0, tens 1, tenths −1."
-    found = check_list(answer, right, f"{text}: {right}.", PLACE_MISTAKES[text], otherwise)
-    return found if found.right else Check(False, f"{text}: {found.text}")
+    return check_list(answer, right, f"{text}: {right}.", PLACE_MISTAKES[text], otherwise)
 
 
 def check_weights(decimal: Any, integer: Any) -> Check:
@@ -101,7 +99,7 @@ def check_weights(decimal: Any, integer: Any) -> Check:
         ],
         "123 and 45 are integers of their own, and u = i + 1 in each.",
     )
-    return first_wrong(first, second)
+    return first_wrong({"weights of DEL": first, "weights of integers": second})
 
 
 def _weights(rule: str) -> list[float]:

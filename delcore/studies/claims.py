@@ -25,6 +25,7 @@ from delcore.studies.stored import CLAIMS_FILE, Claim
 logger = logging.getLogger("delcore.studies")
 
 COMMAND = "python -m delcore.studies claims --out notebooks/studies"
+README = Path("README.md")
 OPENED, CLOSED = "<!-- claims: made by `python -m delcore.studies claims` -->", "<!-- end of claims -->"
 BIAS = "05_oversharp_overflat_gentle.ipynb#What-trained-models-do"
 GENTLE = "05_oversharp_overflat_gentle.ipynb#Is-DEL-gentle?"
@@ -160,19 +161,34 @@ RULES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its part of the command line."""
     parser.add_argument("--out", type=Path, required=True, help="folder of the studies; the ledger goes there")
-    parser.add_argument("--readme", type=Path, default=Path("README.md"), help="file with the table's two markers")
+    parser.add_argument(
+        "--readme", type=Path, help=f"file with the table's two markers; by default {README}, if it lies here"
+    )
     parser.set_defaults(run=run_claims)
 
 
 def run_claims(arguments: argparse.Namespace) -> None:
-    """Write `claims.json`, and the table into the README."""
+    """Write `claims.json`, and the table into the README if there is one."""
     ledger = build_ledger(read_evidence(arguments.out))
     claims = [Claim(**claim) for claim in ledger["claims"]]
-    text = put_table(arguments.readme.read_text(encoding="utf-8"), claims)
+    readme = _find_readme(arguments.readme)
+    text = readme and put_table(readme.read_text(encoding="utf-8"), claims)
     write_json(arguments.out / CLAIMS_FILE, ledger)
-    write_whole(arguments.readme, text)
+    if readme and text:
+        write_whole(readme, text)
     for claim in claims:
         logger.info("%d %s: %s", claim.number, claim.claim, claim.verdict)
+
+
+def _find_readme(given: Path | None) -> Path | None:
+    """The file that gets the table; None outside a checkout."""
+    readme = given or README
+    if readme.is_file():
+        return readme
+    if given:
+        raise InputError(f"`--readme` must be a file; there is none at {given}.")
+    logger.info("There is no %s here, so the table goes nowhere; `--readme` names a file for it.", README)
+    return None
 
 
 def build_ledger(evidence: Evidence, rules: Sequence[Rule] = RULES) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from delcore.models import LoadedModel, load_model
 from delcore.recipes import config_from
 from delcore.run_logs import METRICS
 from delcore.sources import load_samples
+from delcore.studies.evidence import number
 from delcore.sweep import finished_record
 from delcore.train import finetune_to_end
 
@@ -245,7 +246,7 @@ def format_answers(result: Mapping[str, Any]) -> str:
             error = facts["distances"]["log_mae"]
             shown = "–" if error is None else f"{error:.2f}"
             change = facts["log_error_change_to_mle"]
-            shown += f" ({', '.join(_signed(change[key], 2) for key in ('mean', 'low', 'high'))})" if change else ""
+            shown += f" ({', '.join(number(change[key], 2) for key in ('mean', 'low', 'high'))})" if change else ""
             unread, median = 100 * facts["unread"]["mean"], facts["distances"]["median_absolute"]
             lines.append(f"| {task} | `{name}` | {right} | {unread:.1f} | {shown} | {median or 0:g} |")
     return "\n".join(lines)
@@ -257,13 +258,7 @@ def _format_cell(
     shown = f"{scale * value['mean']:.{digits}f}"
     if difference is None:
         return shown
-    return f"{shown} ({', '.join(_signed(scale * difference[key], digits) for key in ('mean', 'low', 'high'))})"
-
-
-def _signed(value: float, digits: int) -> str:
-    """With its sign, which a value that rounds to 0 does not have."""
-    shown = f"{value:+.{digits}f}"
-    return shown[1:] if float(shown) == 0 else shown.replace("-", "−")
+    return f"{shown} ({', '.join(number(scale * difference[key], digits) for key in ('mean', 'low', 'high'))})"
 
 
 def _entry(value: Interval, difference: Interval | None) -> dict[str, Any]:

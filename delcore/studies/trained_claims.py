@@ -6,6 +6,8 @@
 3: DEL's entropy moves less from plain likelihood's than NTL-WAS's and DIST2Loss's, whichever way, by seed.
 4: DEL's exact match is above all others' (agrees), or below one of them (differs); all intervals of a strength
    hold together.
+   Here, in 7 and in 8 exact match is judged on integers and on decimals apart, and not where every run of the study
+   answers every problem: at that ceiling nothing can be told apart.
 5: DEL's |E[k] − c| is below plain likelihood's, on integers, on decimals and on SmolLM2.
 7: with the distance term exact match is lower and the readings are farther from their law.
 8: the place weights of `decimal` answer more exactly and come nearer the law than those of `none` and `integer`, and
@@ -27,6 +29,7 @@ from delcore.studies.evidence import (
     change,
     difference,
     interval_text,
+    interval_texts,
     negligible,
     runs_of,
     sizes_of_change,
@@ -104,17 +107,28 @@ def answers_best(evidence: Evidence) -> list[Part]:
     runs = runs_of(evidence, "losses")
     default = [name for name in runs if name in LOSSES and name != "del"]
     matched = [name for name in runs if name.endswith("-matched")]
-    return [_best(runs, default, "default"), _best(runs, matched, "matched")]
+    return [*_best(runs, default, "default"), *_best(runs, matched, "matched")]
 
 
-def _best(runs: Runs, others: Sequence[str], strength: str) -> Part:
-    own = value_of(runs, "del", SOLVED, "exact_match")
-    found = {
-        other: difference(own, value_of(runs, other, SOLVED, "exact_match"), comparisons=len(others))
-        for other in others
+def _best(runs: Runs, others: Sequence[str], strength: str) -> list[Part]:
+    groups, parts = _below_the_ceiling(runs), []
+    for group in groups:
+        own = value_of(runs, "del", [group], "exact_match")
+        theirs = [value_of(runs, other, [group], "exact_match") for other in others]
+        found = [difference(own, one, comparisons=len(others) * len(groups)) for one in theirs]
+        listed = zip(others, interval_texts(found), strict=True)
+        text = ", ".join(f"{_title(other)} {one}" for other, one in listed)
+        parts.append(Part(f"exact match on {group} of DEL less that of, {strength}: {text}", all_signs(found, 1)))
+    return parts
+
+
+def _below_the_ceiling(runs: Runs) -> list[str]:
+    """Groups of problems that some run does not answer in full; all of them if there is none."""
+    shares = {
+        group: [one for name in runs for one in value_of(runs, name, [group], "exact_match").values()]
+        for group in SOLVED
     }
-    listed = ", ".join(f"{_title(other)} {interval_text(one)}" for other, one in found.items())
-    return Part(f"exact match of DEL less that of, {strength}: {listed}", all_signs(found.values(), 1))
+    return [group for group in SOLVED if min(shares[group]) < 1] or list(SOLVED)
 
 
 def lowers_distance(evidence: Evidence) -> list[Part]:
@@ -122,19 +136,19 @@ def lowers_distance(evidence: Evidence) -> list[Part]:
     runs = runs_of(evidence, "losses")
     found = {group: change(runs, "del", [group], "distance") for group in SOLVED}
     found["SmolLM2"] = _smollm2(evidence, "del", "expected_digit_error")
+    texts = interval_texts([*found.values()])
     return [
-        Part(f"abs(E[k] − c) less MLE's, {group}: {interval_text(moved)}", all_signs([moved], -1))
-        for group, moved in found.items()
+        Part(f"abs(E[k] − c) less MLE's, {group}: {text}", all_signs([moved], -1))
+        for (group, moved), text in zip(found.items(), texts, strict=True)
     ]
 
 
 def hurt_by_distance(evidence: Evidence) -> list[Part]:
     """7: the distance term makes DEL worse."""
     runs = runs_of(evidence, "ablations")
-    exact = _against(runs, "del-distance-l1", "del", SOLVED, "exact_match")
     far = _against(runs, "del-distance-l1", "del", LAWFUL, "kl_nats")
     return [
-        Part(f"exact match with less without: {interval_text(exact)}", all_signs([exact], -1)),
+        *_exact_parts(runs, "del-distance-l1", "del", "with less without", -1),
         Part(f"KL to the readings' law with less without: {interval_text(far)} nats", all_signs([far], 1)),
     ]
 
@@ -144,13 +158,12 @@ def helped_by_places(evidence: Evidence) -> list[Part]:
     runs, parts = runs_of(evidence, "ablations"), []
     for rule in ("none", "integer"):
         other = f"del-place-{rule}"
-        exact = _against(runs, "del", other, SOLVED, "exact_match")
         nearer = _against(runs, "del", other, LAWFUL, "kl_nats")
         gains = [_gain(runs, other, group) for group in reversed(SOLVED)]
         more = difference(*gains)
         against = f"against rule {rule}"
         parts += [
-            Part(f"exact match {against}: {interval_text(exact)}", all_signs([exact], 1)),
+            *_exact_parts(runs, "del", other, against, 1),
             Part(f"KL to the readings' law {against}: {interval_text(nearer)} nats", all_signs([nearer], -1)),
             Part(f"gain on decimals less that on integers {against}: {interval_text(more)}", all_signs([more], 1)),
         ]
@@ -193,15 +206,19 @@ def beside_accuracy(evidence: Evidence) -> str:
 
 
 def _exact_shares(runs: Runs) -> str:
-    """How many of each group DEL answers exactly, as a mean over seeds."""
+    """How many of each group DEL answers exactly, as a mean over seeds, and where every run answers all."""
     own = {group: value_of(runs, "del", [group], "exact_match") for group in SOLVED}
-    return ", ".join(f"{group} {sum(values.values()) / len(values):.3f}" for group, values in own.items())
+    told = {group: f"{group} {sum(values.values()) / len(values):.3f}" for group, values in own.items()}
+    for group in set(SOLVED) - set(_below_the_ceiling(runs)):
+        told[group] += " (as every run: a ceiling, not judged)"
+    return ", ".join(told.values())
 
 
 def beside_distance(evidence: Evidence) -> str:
     """NTL-WAS, which has the distance in it, and the budget."""
     runs = runs_of(evidence, "losses")
-    theirs = ", ".join(f"{group} {interval_text(change(runs, 'ntl_was', [group], 'distance'))}" for group in SOLVED)
+    texts = interval_texts([change(runs, "ntl_was", [group], "distance") for group in SOLVED])
+    theirs = ", ".join(f"{group} {text}" for group, text in zip(SOLVED, texts, strict=True))
     return f"beside, NTL-WAS: {theirs} [digits; at our scale only; α 0.1; {_budgets(evidence)}]"
 
 
@@ -221,6 +238,14 @@ def beside_ablations(evidence: Evidence) -> str:
 def _gap(runs: Runs, variant: str) -> Interval:
     own = value_of(runs, variant, LAWFUL, GAP)
     return difference(own, dict.fromkeys(own, 0.0))
+
+
+def _exact_parts(runs: Runs, first: str, second: str, words: str, side: int) -> list[Part]:
+    """Exact match of two variants, on each group of problems that has room for a difference."""
+    groups = _below_the_ceiling(runs)
+    found = [_against(runs, first, second, [group], "exact_match") for group in groups]
+    rows = zip(groups, found, interval_texts(found), strict=True)
+    return [Part(f"exact match on {group} {words}: {text}", all_signs([one], side)) for group, one, text in rows]
 
 
 def _against(runs: Runs, first: str, second: str, groups: Sequence[str], measure: str) -> Interval:

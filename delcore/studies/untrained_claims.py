@@ -8,6 +8,7 @@
 """
 
 import functools
+import math
 from typing import Any
 
 from delcore._panels import look_of
@@ -89,7 +90,8 @@ def _explained(fits: CriterionFits, loss: str) -> str:
     criterion = fits.criterion_of(loss)
     if criterion is not None:
         return f"{criterion} explains all of it"
-    return f"every criterion leaves {fits.residual[fits.losses.index(loss)].min():.0%} or more over"
+    least = math.floor(100 * fits.residual[fits.losses.index(loss)].min())  # rounded up it would be no lower bound
+    return f"every criterion leaves {least}% or more over"
 
 
 def beside_criteria(_: Evidence) -> str:
