@@ -390,6 +390,14 @@ def test_link_of_a_claim_leads_to_a_heading_of_a_notebook(rule, committed):
     assert anchor in [line.lstrip("# ").replace(" ", "-") for line in lines if line.startswith("#")]
 
 
+def test_notebook_of_a_claim_says_the_verdict_in_the_ledgers_word(committed):
+    for claim in read_claims():
+        cells = json.loads((ROOT / "notebooks" / claim.link.split("#")[0]).read_text(encoding="utf-8"))["cells"]
+        text = " ".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        said = re.findall(rf"claim\s{claim.number}\b[^.]*?\*([a-z ]+)\*", text)
+        assert said and set(said) == {claim.verdict}, f"{claim.link} says {said} of claim {claim.number}"
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.claim)
 def test_figure_of_a_claim_is_an_analysis_or_a_measure_of_a_study_it_needs(rule):
     study, _, measure = rule.figure.partition(":")

@@ -8,10 +8,16 @@ import nbformat
 import pytest
 
 import delcore
-from delcore import exercises
+from delcore import equilibrium, exercises, load_model
+from delcore.analysis import entropy_nats
+from delcore.arithmetic import DESIGN_LAW, READINGS
+from delcore.evaluate import measure_readings
 from delcore.exercises import by_hand, judgement, places
 from delcore.exercises.checks import UNANSWERED
+from delcore.studies.evidence import number
+from delcore.studies.stored import read_study
 
+SENSOR_B = next(one for one in READINGS if one.prompt == "sensor B reads ")
 FOLDER = Path(delcore.__file__).parents[1] / "notebooks" / "workshop"
 
 PLACES = {"3.14": [0, -1, -2], "2024-05-01": [3, 2, 1, 0, 1, 0, 1, 0], ".5": [-1], "1.2.3": [0, 0, 0]}
@@ -207,3 +213,22 @@ def test_teachers_script_fills_two_hours_and_names_every_exercise():
     assert all(before[1] == after[0] for before, after in zip(spans, spans[1:], strict=False))
     named = re.findall(r"\*\*Exercises? (\d)(?: and (\d))?\*\*", script)
     assert "".join(map("".join, named)) == "12345678"
+
+
+def test_teachers_table_has_the_numbers_of_the_losses_and_models():
+    if not FOLDER.is_dir():
+        pytest.skip("the workshop's script lies in a checkout only")
+    table = [line for line in (FOLDER / "teacher.md").read_text(encoding="utf-8").split("\n") if line.startswith("| ")]
+    law, ratio = entropy_nats(DESIGN_LAW), read_study("losses")["tokens_per_digit"]
+    as_trained = {"ntl_was": 0.3 * ratio, "mixce": None, "dist2": 0.1 * ratio, "del": 0.1 * ratio}
+    rows = {
+        "equilibrium at": [equilibrium(name, DESIGN_LAW).entropy_nats for name in as_trained],
+        "equilibrium as": [
+            equilibrium(name, DESIGN_LAW, alpha=alpha, u=2.0 if name == "del" else 1.0).entropy_nats
+            for name, alpha in as_trained.items()
+        ],
+        "model": [measure_readings(load_model(f"embedded:{name}"), [SENSOR_B])[0].entropy_nats for name in as_trained],
+    }
+    for title, entropies in rows.items():
+        (line,) = [line for line in table if line.startswith(f"| {title}")]
+        assert [cell.strip() for cell in line.split("|")[2:-1]] == [number(one - law) for one in entropies]
