@@ -167,8 +167,9 @@ def compare_evaluations(runs: Sequence[Any]) -> Any:
 
 @st.cache_resource(max_entries=8, show_spinner="Comparing the models …")
 def _compare_evaluations(stamps: str, _runs: Sequence[Any]) -> Any:
+    from delcore.reports.groups import label_models
     from delcore.reports.report import check_runs
-    from delcore.reports.sections import comparison_section, label_models
+    from delcore.reports.sections import comparison_section
 
     check_runs(_runs)
     return comparison_section(_runs, label_models(_runs))

@@ -11,7 +11,7 @@ import gc
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -241,16 +241,22 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 def format_bench(result: dict[str, Any]) -> str:
     """The ratios as a table for people."""
-    sizes = ", ".join(f"{key} {value}" for key, value in result["sizes"].items())
-    lines = [f"{result['machine']}; {sizes}", "", f"{'variant':<28}{'against':<32}{'time':<24}peak memory"]
+    lines = [f"{'variant':<28}{'against':<32}{'time':<24}peak memory"]
     for ratio in result["ratios"]:
-        columns = [_format_spread(ratio[key]) for key in ("time", "memory")]
+        columns = [format_spread(ratio[key]) for key in ("time", "memory")]
         lines.append(f"{ratio['name']:<28}{ratio['against']:<32}{columns[0]:<24}{columns[1]}")
-    about = (
-        "Ratios: median (lowest to highest) over the rounds; memory beyond the inputs, – where too small to measure."
+    return format_ratios(
+        result["machine"], result["sizes"], lines, note="; memory beyond the inputs, – where too small to measure"
     )
-    return "\n".join([*lines, "", about])
 
 
-def _format_spread(spread: Sequence[float] | None) -> str:
-    return "–" if spread is None else f"{spread[0]:.2f} ({spread[1]:.2f} to {spread[2]:.2f})"
+def format_ratios(machine: str, settings: Mapping[str, Any], lines: Sequence[str], *, note: str = "") -> str:
+    """Lines of ratios between what they were measured on and what they are."""
+    facts = ", ".join(f"{key} {value}" for key, value in settings.items())
+    told = f"Ratios: median (lowest to highest) over the rounds{note}."
+    return "\n".join([f"{machine}; {facts}", "", *lines, "", told])
+
+
+def format_spread(spread: Sequence[float] | None, missing: str = "–") -> str:
+    """Median, lowest and highest as people read them."""
+    return missing if spread is None else f"{spread[0]:.2f} ({spread[1]:.2f} to {spread[2]:.2f})"
