@@ -8,6 +8,7 @@ Markdown.
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -63,7 +64,12 @@ def show_problem(what: str, error: Exception) -> None:
     """A fixed headline and the error's own line, which may quote the user and so is plain text."""
     with st.container(gap="xsmall"):  # without a key, for a page may have several problems
         st.error(what, icon=":material/error:")
-        st.text(str(error))
+        st.text(whole_text(str(error)))
+
+
+def whole_text(text: str) -> str:
+    """Text that can be sent: half a pair, as names of files and damaged logs may hold, becomes a question mark."""
+    return text.encode(errors="replace").decode()
 
 
 def ask_folder(label: str, key: str) -> str:
@@ -74,9 +80,18 @@ def ask_folder(label: str, key: str) -> str:
     return name
 
 
+_JOINTS = re.compile(r"(?<=[:@])|(?<=[-<>~])(?=[-=>])|(?i:(?<=www)(?=\.))")
+"""Where addresses, `:material/…:` and arrows such as `->` are put together."""
+
+
 def escape_markdown(text: str) -> str:
-    """Text for a label that reads Markdown, so that it stands there letter by letter."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-!|<>~$:&." else c for c in text)
+    """Text for a label that reads Markdown, so that it stands there letter by letter, on one line.
+
+    Streamlit looks for addresses, icons and arrows after Markdown has been read, when backslashes are gone; a joiner
+    that nobody sees keeps their parts from each other.
+    """
+    line = _JOINTS.sub("\N{WORD JOINER}", " ".join(text.splitlines()))
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-!|<>~$:&.@" else c for c in line)
 
 
 def show_table(
@@ -130,14 +145,18 @@ def show_take_away(rows: list[dict[str, Any]], whole: Any, name: str, code: str)
         )
 
 
+FORMULA_SIGNS = tuple("=+-@\t\r\n＝＋－＠")
+"""What a formula begins with, in some spreadsheet; some drop a line's end or read the wide signs of East Asia."""
+
+
 def as_csv(rows: list[dict[str, Any]]) -> str:
     """Rows as CSV. A spreadsheet reads a text that begins like a formula as one, so such a text gets a quote before."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]))
+    writer = csv.DictWriter(out, list(rows[0]) if rows else [])
     writer.writeheader()
     writer.writerows({key: _as_text(value) for key, value in row.items()} for row in rows)
     return out.getvalue()
 
 
 def _as_text(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) else value

@@ -431,5 +431,5 @@ def test_tokenizer_that_lies_in_weights_is_taken_from_the_model_that_is_kept(mon
     monkeypatch.setattr("delcore.models.load_model", lambda asked: loads.append(asked) or loaded)
     cache.read_numbers(name, "1")
     cache.read_numbers(name, "2")
-    cache._load_other(name, cache._revision_of(name))
+    cache._load_other(name, cache._stamp_of_name(name))
     assert loads == [name]
