@@ -26,6 +26,8 @@ STYLE = """
 .st-key-strip button p, .st-key-strip .stText, .st-key-strip .stText * { font-family: monospace; font-size: 1rem; }
 .st-key-strip .stText, .st-key-strip .stText * { white-space: break-spaces; }
 .st-key-strip .stText { padding: 0 .4rem; }
+/* Its file would hold formulas as they were typed; `as_csv` takes their sting. */
+[data-testid="stElementToolbarButton"]:has([aria-label^="Download as CSV"]) { display: none; }
 [class*="st-key-step-"] p { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 .st-key-formulas .katex { font-size: 1em; }
 .st-key-pair { align-items: flex-start; }
@@ -95,11 +97,16 @@ def escape_markdown(text: str) -> str:
 
 
 def show_table(
-    rows: list[dict[str, Any]], columns: dict[str, tuple[str, str | None, str]], alt: str, *, wide: str = ""
+    rows: list[dict[str, Any]],
+    columns: dict[str, tuple[str, str | None, str]],
+    alt: str,
+    *,
+    wide: str = "",
+    saved: str = "",
 ) -> None:
     """Rows as a table; `columns` maps a key to its title, number format (None for text) and explanation.
 
-    The column `wide` has long texts.
+    The column `wide` has long texts. `saved` is the name of a CSV file, where the page offers none that holds them.
     """
     config = {
         key: st.column_config.NumberColumn(title, format=form, help=about)
@@ -116,6 +123,17 @@ def show_table(
         alt=alt,
         placeholder="–",
     )
+    if saved:
+        offer_csv([{key: row.get(key) for key in columns} for row in rows], saved)
+
+
+def offer_csv(rows: list[dict[str, Any]], name: str, *, quiet: bool = True) -> None:
+    """The button that saves rows as `name`.csv."""
+    kind = "tertiary" if quiet else "secondary"
+    file, icon = f"{name}.csv", ":material/download:"
+    st.download_button(
+        "CSV", as_csv(rows), file, "text/csv", key=f"csv-{name}", icon=icon, type=kind, on_click="ignore"
+    )
 
 
 def show_take_away(rows: list[dict[str, Any]], whole: Any, name: str, code: str) -> None:
@@ -128,9 +146,8 @@ def show_take_away(rows: list[dict[str, Any]], whole: Any, name: str, code: str)
         code: a script that makes the same numbers.
     """
     with st.container(horizontal=True, vertical_alignment="center", key=f"take-{name}"):
-        icon = ":material/download:"
-        st.download_button("CSV", as_csv(rows), f"{name}.csv", "text/csv", icon=icon, on_click="ignore")
-        text = json.dumps(whole, ensure_ascii=False, indent=1)
+        offer_csv(rows, name, quiet=False)
+        text, icon = json.dumps(whole, ensure_ascii=False, indent=1), ":material/download:"
         st.download_button("JSON", text, f"{name}.json", "application/json", icon=icon, on_click="ignore")
         with st.popover("Copy as Python", icon=":material/code:", width="content"):
             st.code(code, language="python", wrap_lines=False, width=560)

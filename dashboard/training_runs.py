@@ -59,7 +59,7 @@ def show_logs(logs: list[Any], table: list[Any] | None) -> None:
         alt = "Means over seeds with 95 % intervals, and differences to MLE"
         parts.show_figure(plots.untitled(plots.plot_sweep(table)), "sweep", alt)
         st.caption("95 % t-intervals over seeds; none where there is one seed.")
-    parts.show_table([_row(log) for log in logs], COLUMNS, "State and last values of each run")
+    parts.show_table([_row(log) for log in logs], COLUMNS, "State and last values of each run", saved="delcore-runs")
 
 
 def _row(log: Any) -> dict[str, Any]:

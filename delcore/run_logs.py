@@ -94,7 +94,7 @@ def _count(value: Any) -> int | None:
 
 
 def read_whole(digits: str) -> int | float:
-    """A whole number of a JSON file, for its `parse_int`; one that no table can hold as such is a float, or infinite."""
+    """A whole number of a JSON file, for its `parse_int`; a float or infinite where no table can hold it as such."""
     return int(digits) if len(digits) <= LONGEST_WHOLE else float(digits)
 
 
