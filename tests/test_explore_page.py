@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -164,12 +165,15 @@ def test_folder_that_is_gone_keeps_its_name_and_works_again_when_it_is_back(fake
 
 
 @pytest.mark.parametrize("wrong", [ValueError("a\nb"), IndexError("259"), TypeError("'>'"), RuntimeError()])
-def test_model_that_fails_in_use_is_one_line(fake_models, monkeypatch, wrong):
+def test_model_that_fails_in_use_is_one_line(monkeypatch, wrong):
     import cache
+
+    loaded = models.LoadedModel(None, None, SimpleNamespace(source="folder"))
 
     def fail(*args, **kwargs):
         raise wrong
 
+    monkeypatch.setattr("delcore.models.load_model", lambda name: loaded)
     monkeypatch.setattr("delcore.probe.probe", fail)
     monkeypatch.setattr("delcore.probe.continue_greedily", fail)
     monkeypatch.setattr("delcore.analysis.read_numbers", fail)
