@@ -91,7 +91,7 @@ def _labels(runs: Sequence[Any]) -> list[str]:
     """The models' names; with the folder's where several runs have one name."""
     names = [str(run.header["model"]) for run in runs]
     return [
-        name if names.count(name) == 1 else f"{run.path.parent.name}/{run.path.name}: {name}"
+        name if names.count(name) == 1 else parts.whole_text(f"{run.path.parent.name}/{run.path.name}: {name}")
         for name, run in zip(names, runs, strict=True)
     ]
 
@@ -110,15 +110,11 @@ def show_comparison(runs: Sequence[Any]) -> None:
     finished = [run for run in runs if run.finished]
     if len(finished) < 2:
         return
-    from delcore.reports.report import check_runs
-    from delcore.reports.sections import comparison_section, label_models
-
     st.markdown("**Paired differences**")
     try:
-        check_runs(finished)
-        section = comparison_section(finished, label_models(finished))
+        section = cache_results.compare_evaluations(finished)
     except InputError as error:
-        st.text(f"No paired differences: {error}")
+        st.text(parts.whole_text(f"No paired differences: {error}"))
         return
     rows = [dict(zip(section.table.header, row, strict=True)) for row in section.table.rows]
     st.dataframe(rows, hide_index=True, width="stretch", alt="Paired differences between the models")

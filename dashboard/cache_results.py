@@ -4,7 +4,7 @@ Files are keyed by size and time, so what is written or replaced on disk is read
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -156,6 +156,28 @@ def _read_evaluations(folder: str, stamp: str) -> Any:
     return runs, problems
 
 
+def compare_evaluations(runs: Sequence[Any]) -> Any:
+    """Paired differences between finished runs, as `delcore.reports.sections.Section`.
+
+    Raises:
+        InputError: runs that were not asked the same in the same way.
+    """
+    from delcore.benchmarks.saved_runs import HEADER, RECORDS
+
+    stamps = [f"{run.path}:{stamp_of(run.path / HEADER)}:{stamp_of(run.path / RECORDS)}" for run in runs]
+    return _compare_evaluations(whole_text(" ".join(stamps)), runs)
+
+
+@st.cache_resource(max_entries=8, show_spinner="Comparing the models …")
+def _compare_evaluations(stamps: str, _runs: Sequence[Any]) -> Any:
+    from delcore.reports.groups import label_models
+    from delcore.reports.report import check_runs
+    from delcore.reports.sections import comparison_section
+
+    check_runs(_runs)
+    return comparison_section(_runs, label_models(_runs))
+
+
 def _folder(name: str) -> Path:
     """The folder that a user names.
 
@@ -178,11 +200,12 @@ def _stamp_below(path: Path, *names: str) -> str:
 
 
 def sendable(value: Any) -> Any:
-    """What was read from files, with every text in it as `whole_text` makes it: no browser takes half of a pair."""
+    """What was read from files, with every text in it as `whole_text` makes it: no browser takes half of a pair.
+
+    Paths stay as they are, for they still lead to the files.
+    """
     if isinstance(value, str):
         return whole_text(value)
-    if isinstance(value, Path):
-        return Path(whole_text(str(value)))
     if isinstance(value, dict):
         return {sendable(key): sendable(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -5,10 +5,14 @@ Their folder is not called `pages`: where one of this name exists, a new server 
 address without this script, and without its style.
 """
 
+from pathlib import Path
+
 import parts
 import streamlit as st
 
-st.set_page_config(page_title="delcore", page_icon=":material/bar_chart:", layout="wide")
+ICON = Path(__file__).with_name("icon.svg")  # a browser asks Google for a material icon here
+
+st.set_page_config(page_title="delcore", page_icon=ICON, layout="wide")
 st.html(parts.STYLE)
 
 page = st.navigation(

@@ -3,14 +3,15 @@
 Importing this package loads nothing heavy; each name below is loaded when it is first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from delcore._lazy import lazy_names
 
 if TYPE_CHECKING:
     from delcore.answers import equal_answers, read_answer
     from delcore.config import TrainConfig
     from delcore.data import align
-    from delcore.digits import DigitVocab, number_spans, place_weights
+    from delcore.digits import DigitVocab, place_weights
     from delcore.equilibria import Equilibrium, equilibrium
     from delcore.errors import InputError
     from delcore.losses import LOSSES, LossOutput, numeric_loss
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from delcore.models import load_model
     from delcore.probe import DigitPosition, digit_distributions
     from delcore.programs import run_program
+    from delcore.spans import number_spans
     from delcore.train import Run, finetune
     from delcore.trainers import numeric_trainer, trainer_loss
 
@@ -40,7 +42,7 @@ _HOMES = {
     "head_of": "losses.lean",
     "lean_loss": "losses.lean",
     "load_model": "models",
-    "number_spans": "digits",
+    "number_spans": "spans",
     "numeric_loss": "losses",
     "numeric_trainer": "trainers",
     "place_weights": "digits",
@@ -75,16 +77,4 @@ __all__ = [
     "trainer_loss",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module (PEP 562)."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'delcore' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"delcore.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """The public names."""
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

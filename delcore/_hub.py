@@ -1,4 +1,4 @@
-"""What the modules that ask the Hugging Face hub have in common, and `datasets` kept quiet and explained."""
+"""The Hugging Face hub: whether it can be asked, and sets of data opened by `datasets`, kept quiet and explained."""
 
 import re
 import socket
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from delcore.errors import InputError
 
 
 def hub_reachable() -> bool:
@@ -50,8 +52,35 @@ def error_chain(error: BaseException | None) -> list[BaseException]:
 # ---------------------------------------------------------------- sets of data
 
 
+def open_set(name: str, config: str | None, split: str, *, local: bool = False, remedy: str = "") -> Any:
+    """Whatever `datasets` can open: a folder, or a set of the hub or of its cache.
+
+    Args:
+        name: of the folder or the set.
+        config: one of its configurations.
+        split: as `datasets` writes it.
+        local: it is a folder.
+        remedy: what an error tells to do where the hub cannot be reached.
+
+    Raises:
+        InputError: why it cannot be opened, and what to do.
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise InputError(f"Reading {name} needs a package more: pip install datasets") from None
+    saved = [folder for folder in (Path(name), Path(name, split)) if local and (folder / "state.json").is_file()]
+    try:
+        with _quiet_datasets(datasets, local=local):
+            if saved:  # by `save_to_disk`
+                return datasets.load_from_disk(str(saved[0]))
+            return datasets.load_dataset(name, config, split=split)
+    except Exception as error:  # whatever the parser of a format raises
+        raise InputError(_explain_set_error(error, name, config, split, remedy)) from error
+
+
 @contextmanager
-def quiet_datasets(datasets: Any, *, local: bool) -> Iterator[None]:
+def _quiet_datasets(datasets: Any, *, local: bool) -> Iterator[None]:
     """Keep its log to itself, show progress only of what may take long, and ask no hub that cannot be reached."""
     level, offline = datasets.logging.get_verbosity(), datasets.config.HF_HUB_OFFLINE
     bars = not datasets.are_progress_bars_disabled()
@@ -111,7 +140,7 @@ FETCH = (
 )
 
 
-def explain_set_error(error: Exception, name: str, config: str | None, split: str, remedy: str = "") -> str:
+def _explain_set_error(error: Exception, name: str, config: str | None, split: str, remedy: str = "") -> str:
     """One line that says why `datasets` could not open a folder or a set of the hub, and what to do.
 
     Args:

@@ -11,7 +11,7 @@ import gc
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +31,9 @@ Pair = tuple[tuple[float, float | None], tuple[float, float | None]]
 """Seconds and bytes of what is compared with, and of the variant run right after it."""
 
 BASELINE = "cross-entropy on full logits"
+
+SMALLEST_PEAK = 8 * 2**20
+"""Bytes below which a peak tells more of the process than of the loss."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Ratio:
     """Ratio of seconds: median, lowest, highest."""
 
     memory: tuple[float, float, float] | None
-    """Ratio of peak memory beyond the inputs, likewise; None where it cannot be measured."""
+    """Ratio of peak memory beyond the inputs, likewise; None where it cannot be measured, or is too small to be."""
 
 
 def bench_losses(losses: Sequence[str], sizes: Sizes, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
@@ -101,9 +104,12 @@ def bench_losses(losses: Sequence[str], sizes: Sizes, progress: Callable[[str], 
     rounds: list[list[Pair]] = []
     for number in range(sizes.rounds + 1):
         gc.collect()
-        rounds.append([(_measure(variants[b], sizes.device), _measure(variants[a], sizes.device)) for a, b in pairs])
-        if progress:
-            progress(f"round {number}/{sizes.rounds}" + ("  (warm-up)" if number == 0 else ""))
+        rounds.append([])
+        for i, (name, against) in enumerate(pairs):
+            rounds[-1].append((_measure(variants[against], sizes.device), _measure(variants[name], sizes.device)))
+            if progress:
+                which = f"round {number} of {sizes.rounds}" if number else "warm-up"
+                progress(f"{which}, pair {i + 1} of {len(pairs)}: {name}")
     ratios = [_ratio(*pair, [one[i] for one in rounds[1:]]) for i, pair in enumerate(pairs)]
     return {"sizes": asdict(sizes), "machine": machine(sizes.device), "ratios": [asdict(ratio) for ratio in ratios]}
 
@@ -223,8 +229,9 @@ def _resident(field: str) -> float:
 
 def _ratio(name: str, against: str, pairs: Sequence[Pair]) -> Ratio:
     seconds = [mine[0] / theirs[0] for theirs, mine in pairs]
-    memory = [mine[1] / theirs[1] for theirs, mine in pairs if mine[1] is not None and theirs[1]]
-    return Ratio(name, against, spread(seconds), spread(memory) if memory else None)
+    peaks = [(mine[1], theirs[1]) for theirs, mine in pairs if mine[1] is not None and theirs[1] is not None]
+    measured = bool(peaks) and min(min(pair) for pair in peaks) >= SMALLEST_PEAK
+    return Ratio(name, against, spread(seconds), spread([a / b for a, b in peaks]) if measured else None)
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
@@ -234,13 +241,22 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 def format_bench(result: dict[str, Any]) -> str:
     """The ratios as a table for people."""
-    sizes = ", ".join(f"{key} {value}" for key, value in result["sizes"].items())
-    lines = [f"{result['machine']}; {sizes}", "", f"{'variant':<28}{'against':<32}{'time':<24}peak memory"]
+    lines = [f"{'variant':<28}{'against':<32}{'time':<24}peak memory"]
     for ratio in result["ratios"]:
-        columns = [_format_spread(ratio[key]) for key in ("time", "memory")]
+        columns = [format_spread(ratio[key]) for key in ("time", "memory")]
         lines.append(f"{ratio['name']:<28}{ratio['against']:<32}{columns[0]:<24}{columns[1]}")
-    return "\n".join([*lines, "", "Ratios: median (lowest to highest) over the rounds; memory beyond the inputs."])
+    return format_ratios(
+        result["machine"], result["sizes"], lines, note="; memory beyond the inputs, – where too small to measure"
+    )
 
 
-def _format_spread(spread: Sequence[float] | None) -> str:
-    return "–" if spread is None else f"{spread[0]:.2f} ({spread[1]:.2f} to {spread[2]:.2f})"
+def format_ratios(machine: str, settings: Mapping[str, Any], lines: Sequence[str], *, note: str = "") -> str:
+    """Lines of ratios between what they were measured on and what they are."""
+    facts = ", ".join(f"{key} {value}" for key, value in settings.items())
+    told = f"Ratios: median (lowest to highest) over the rounds{note}."
+    return "\n".join([f"{machine}; {facts}", "", *lines, "", told])
+
+
+def format_spread(spread: Sequence[float] | None, missing: str = "–") -> str:
+    """Median, lowest and highest as people read them."""
+    return missing if spread is None else f"{spread[0]:.2f} ({spread[1]:.2f} to {spread[2]:.2f})"

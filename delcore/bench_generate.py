@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from delcore.bench import machine, spread
+from delcore.bench import format_ratios, format_spread, machine, spread
 from delcore.benchmarks.generate import answer_greedily
 from delcore.benchmarks.prompts import CUTS
 from delcore.benchmarks.settings import EvaluationConfig
@@ -102,8 +102,7 @@ def _speed(items: int, tokens: int, started: float) -> Speed:
 
 def format_generation(result: dict[str, Any]) -> str:
     """The ratios as a table for people."""
-    lines = [result["machine"] + "; " + ", ".join(f"{key} {value}" for key, value in result["settings"].items()), ""]
+    lines = []
     for key in ("items_per_second", "tokens_per_second"):
-        middle, low, high = result[key]
-        lines.append(f"{key.replace('_', ' ') + ', against one by one':<40}{middle:.2f} ({low:.2f} to {high:.2f})")
-    return "\n".join([*lines, "", "Ratios: median (lowest to highest) over the rounds."])
+        lines.append(f"{key.replace('_', ' ') + ', against one by one':<40}{format_spread(result[key])}")
+    return format_ratios(result["machine"], result["settings"], lines)

@@ -25,7 +25,7 @@ import torch
 from torch.utils.data import Dataset
 
 from delcore.adapt import adapt
-from delcore.bench import machine, measure_peak, spread
+from delcore.bench import format_ratios, format_spread, machine, measure_peak, spread
 from delcore.config import TrainConfig
 from delcore.data import collate, count_step
 from delcore.errors import InputError
@@ -216,10 +216,6 @@ RUNS: dict[str, Callable[[TrainConfig, LoadedModel], dict[str, float]]] = {
 }
 
 
-def _format_spread(found: tuple[float, float, float] | None) -> str:
-    return "too small to measure" if found is None else f"{found[0]:.2f} ({found[1]:.2f} to {found[2]:.2f})"
-
-
 def format_training(result: dict[str, Any]) -> str:
     """The ratios as a table for people."""
     rows = {
@@ -227,7 +223,6 @@ def format_training(result: dict[str, Any]) -> str:
         "peak memory beyond gradients and optimiser, against Trainer": result["memory"],
         "time of a step under del, against mle": result["del_step_time"],
     }
-    lines = [result["machine"] + "; " + ", ".join(f"{key} {value}" for key, value in result["settings"].items()), ""]
-    lines += [f"{name:<62}{_format_spread(found)}" for name, found in rows.items()]
+    lines = [f"{name:<62}{format_spread(found, 'too small to measure')}" for name, found in rows.items()]
     lines.append(f"{'cross-entropy of the last step, less that of Trainer':<62}{result['loss_difference']:+.1e} nats")
-    return "\n".join([*lines, "", "Ratios: median (lowest to highest) over the rounds."])
+    return format_ratios(result["machine"], result["settings"], lines)

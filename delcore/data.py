@@ -1,22 +1,20 @@
-"""Text to `(input_ids, labels)`: the shift, the prompt mask, a step's micro-batches, orders, and digit coverage.
+"""Text to `(input_ids, labels)`: the shift, the prompt mask, a step's micro-batches, and digit coverage.
 
-`align` is the only place in the package where labels are shifted. Samples come from `delcore.sources`.
+`align` is the only place in the package where labels are shifted. Samples come from `delcore.sources`, in the order
+of `delcore.orders`.
 """
 
-import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from delcore.arithmetic import Sample, arithmetic_sample
+from delcore.arithmetic import Sample
 from delcore.digits import IGNORE, DigitVocab
-from delcore.errors import InputError
 
 Supervise = Literal["response", "all"]
 
@@ -95,25 +93,19 @@ def _encode_parts(tokenizer: Any, sample: Sample) -> tuple[list[int], int, bool]
 
 
 class Batch(NamedTuple):
-    """A padded batch and what encoding it met; the tensors are [batch, seq].
+    """A padded batch; the tensors are [batch, seq].
 
     Args:
         input_ids: token ids, padded on the right.
         attention_mask: 1 where there is a token.
         labels: `IGNORE` where not supervised; not shifted yet (see `align`).
         n_supervised: positions that count after the shift.
-        n_cut: samples that lost tokens to the length limit.
-        n_unsupervised: samples in which nothing is left to learn.
-        n_split_seams: samples whose prompt and response had to be tokenised apart.
     """
 
     input_ids: Tensor
     attention_mask: Tensor
     labels: Tensor
     n_supervised: int
-    n_cut: int
-    n_unsupervised: int
-    n_split_seams: int
 
 
 def pad_id(tokenizer: Any) -> int:
@@ -167,7 +159,7 @@ def collate(samples: Sequence[Encoded], pad_id: int) -> Batch:
         input_ids[row, :stop] = torch.tensor(sample.input_ids)
         labels[row, :stop] = torch.tensor(sample.labels)
         mask[row, :stop] = 1
-    return Batch(input_ids, mask, labels, int((labels[:, 1:] != IGNORE).sum()), *tally_samples(samples))
+    return Batch(input_ids, mask, labels, int((labels[:, 1:] != IGNORE).sum()))
 
 
 def tally_samples(samples: Sequence[Encoded]) -> tuple[int, int, int]:
@@ -207,77 +199,6 @@ def count_step(encoded: Iterable[Encoded], vocab: DigitVocab) -> tuple[int, int]
     digits = set(vocab.ids)
     labels = [label for sample in encoded for label in sample.labels[1:] if label != IGNORE]
     return len(labels), sum(label in digits for label in labels)
-
-
-# ---------------------------------------------------------------- orders
-
-
-class Selection(Sequence[Sample]):
-    """Some of the samples, by their indices."""
-
-    def __init__(self, samples: Sequence[Sample], indices: Sequence[int]) -> None:
-        """Keep both as they are."""
-        self._samples, self._indices = samples, indices
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self._indices)
-
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "Selection": ...
-
-    def __getitem__(self, index: int | slice) -> "Sample | Selection":
-        """One sample, or a selection of the selection."""
-        if isinstance(index, slice):
-            return Selection(self._samples, self._indices[index])
-        return self._samples[self._indices[index]]
-
-
-def split_heldout(samples: Sequence[Sample], count: int, seed: int) -> tuple[Selection, Selection]:
-    """The samples to train on, in their order, and `count` others drawn by the seed alone.
-
-    No row is in both; where the data says a thing twice, its two rows may be, and a file of its own
-    (`--eval-data`) is the better choice.
-
-    Raises:
-        InputError: nothing would be left to train on.
-    """
-    if count >= len(samples):
-        raise InputError(f"`--eval-samples` {count} leaves none of the data's {len(samples)} samples to train on.")
-    drawn = random.Random(f"{seed}/heldout").sample(range(len(samples)), count)  # noqa: S311 - a choice, no secret
-    kept = set(range(len(samples))).difference(drawn)
-    return Selection(samples, sorted(kept)), Selection(samples, drawn)
-
-
-def iterate_samples(samples: Sequence[Sample] | None, seed: int, start: int = 0) -> Iterator[Sample]:
-    """Endless samples in an order that depends on the seed alone: shuffled anew each epoch, or generated.
-
-    Args:
-        samples: from `delcore.sources.load_samples`.
-        seed: of the order.
-        start: how many samples to pass over, for a resumed run.
-    """
-    index = start
-    while samples is None:
-        yield arithmetic_sample(index, seed)
-        index += 1
-    while True:
-        epoch, offset = divmod(index, len(samples))
-        order = _epoch_order(len(samples), seed, epoch)
-        for i in range(offset, len(order)):
-            yield samples[order[i]]
-            index += 1
-
-
-@lru_cache(maxsize=2)
-def _epoch_order(count: int, seed: int, epoch: int) -> list[int]:
-    """Kept, because a step that begins in mid-epoch asks for it again; a large set takes a while to shuffle."""
-    order = list(range(count))
-    random.Random(f"{seed}/{epoch}").shuffle(order)  # noqa: S311 - an order, not a secret
-    return order
 
 
 # ---------------------------------------------------------------- coverage

@@ -16,7 +16,8 @@ EXAMPLES = ("123", " 3.14", "2024-05-01", "1,000", ".5")
 N_DIGITS = sum(map(str.isdigit, "".join(EXAMPLES)))
 
 _CONTROL = re.compile(r"<.*>", re.DOTALL)  # "<0x31>" of a byte fallback, "<｜place▁holder▁no▁1｜>"
-_SPACES = str.maketrans("▁Ġ", "  ")  # SentencePiece's and byte-level vocabularies' letters for a space
+SPACES = str.maketrans("▁Ġ", "  ")
+"""SentencePiece's and byte-level vocabularies' letters for a space."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def describe_digit_tokens(tokenizer: Any, model: Any = None) -> DigitTokens:
     """
     digits = DigitVocab.from_tokenizer(tokenizer)
     vocab = tokenizer.get_vocab()
-    pieces = {index: piece.translate(_SPACES) for piece, index in vocab.items()}
+    pieces = {index: piece.translate(SPACES) for piece, index in vocab.items()}
     cuts = [tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] for text in EXAMPLES]
     tokens = 1 + max(pieces)
     return DigitTokens(

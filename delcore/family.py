@@ -12,13 +12,13 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from delcore._card import SMALLEST_WAY_NATS, format_card
+from delcore.analysis.scans import digit_directions
 from delcore.arithmetic import LAWS, Sample, arithmetic_sample, heldout_additions, heldout_problems
 from delcore.config import TrainConfig
 from delcore.equilibria import Equilibrium, equilibrium
@@ -184,21 +184,10 @@ def equilibrium_of(name: str, reading: ReadingMeasure, ratio: float) -> Equilibr
     """The loss's equilibrium for one digit of a reading, with α as it acts in training."""
     alpha = LOSSES[name].alpha
     u = reading.weight if LOSSES[name].place == "decimal" else 1.0
-    embedding = _digit_directions() if name == "emo" else None
+    embedding = digit_directions() if name == "emo" else None
     return equilibrium(
         name, LAWS[reading.law], alpha=None if alpha is None else alpha * ratio, u=u, embedding=embedding
     )
-
-
-@cache
-def _digit_directions() -> torch.Tensor:
-    """Output embeddings of the base's ten digits and of one other token, for EMO's cost."""
-    from delcore.digits import DigitVocab
-
-    model, tokenizer, _ = load_model("embedded")
-    ids = [*DigitVocab.from_tokenizer(tokenizer).ids, tokenizer.eos_token_id]
-    directions: torch.Tensor = model.get_output_embeddings().weight.detach()[ids].double()
-    return directions
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Whatever the source, `load_model` answers with a model in float32 in evaluation 
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -14,17 +15,10 @@ from typing import Any, NamedTuple
 
 from delcore._gguf import cached_conversion, convert_gguf
 from delcore._hub import hub_reachable, what_is_beside
+from delcore.adapters import load_adapter, read_record
 from delcore.errors import InputError
-from delcore.pretrained import (
-    check_weight_files,
-    explain_load_error,
-    from_pretrained,
-    tokenizer_alone,
-    without_peft_warning,
-)
-
-ADAPTER_RECORD = "delcore.json"
-"""Holds the record of a run that saves adapters: a config.json beside these would stand for whole weights."""
+from delcore.fingerprints import fingerprint_file
+from delcore.pretrained import check_weight_files, from_pretrained, tokenizer_alone
 
 EMBEDDED_DIR = Path(__file__).parent / "embedded"
 EMBEDDED_NAMES = ("base", "mle", "mixce", "emo", "ntl_was", "ntl_mse", "dist2", "del")
@@ -217,11 +211,10 @@ def load_embedded(name: str, folder: Path = EMBEDDED_DIR) -> LoadedModel:
 def _member_of(name: str) -> str:
     """The loss of "embedded:LOSS", "base" without one, "" of "scratch"; refuses what is no member."""
     kind, _, member = name.partition(":")
-    if kind == "scratch":
-        return ""
-    if (member or "base") not in EMBEDDED_NAMES:
+    member = "" if kind == "scratch" else member or "base"
+    if member and member not in EMBEDDED_NAMES:
         raise InputError(f"`--model` embedded:NAME must name one of {', '.join(EMBEDDED_NAMES)}; got {member!r}.")
-    return member or "base"
+    return member
 
 
 def save_embedded(model: Any, file: Path) -> None:
@@ -247,80 +240,11 @@ def _load_folder(path: Path, name: str, source: str, trust_remote_code: bool) ->
         )
     check_weight_files(path)
     if adapted:
-        model, tokenizer = _load_adapter(path, trust_remote_code)
+        model, tokenizer = load_adapter(path, functools.partial(load_model, trust_remote_code=trust_remote_code))
     else:
         model, tokenizer = from_pretrained(str(path), name, trust_remote_code)
     card = _card(model, name, source, _folder_fingerprint(path), path=path, adapted=adapted)
     return LoadedModel(model, tokenizer, card)
-
-
-def _load_adapter(path: Path, trust_remote_code: bool) -> tuple[Any, Any]:
-    """A LoRA adapter on the base that its record names, merged into it."""
-    try:
-        from peft import PeftModel
-    except ImportError:
-        raise InputError(f'{path} holds LoRA adapters; they need a package more: pip install -e ".[train]"') from None
-    base = _load_base(path, trust_remote_code)
-    try:
-        with without_peft_warning():
-            adapted: Any = PeftModel.from_pretrained(base.model, str(path))
-    except Exception as error:  # as for a model: a broken file raises whatever its parser does
-        raise InputError(explain_load_error(str(path), error)) from error
-    return adapted.merge_and_unload().eval(), base.tokenizer
-
-
-def _load_base(path: Path, trust_remote_code: bool) -> LoadedModel:
-    """The model that adapters belong to."""
-    file = path / (ADAPTER_RECORD if read_record(path) else "adapter_config.json")
-    try:
-        name = _base_of(path)
-    except InputError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{file} does not say which model its adapters belong to ({error!r:.80}).") from error
-    try:
-        return load_model(name, trust_remote_code=trust_remote_code)
-    except InputError as error:
-        if Path(name).is_absolute() and not Path(name).exists():
-            entry = "model_path" if file.name == ADAPTER_RECORD else "base_model_name_or_path"
-            raise InputError(
-                f"{path} holds adapters of the model in {name}, which is no longer there. Move it back, or write its "
-                f"new place as `{entry}` in {file}."
-            ) from error
-        raise InputError(f"{path} holds adapters, and their base cannot be loaded: {error}") from error
-
-
-def _base_of(path: Path) -> str:
-    """Name of the model that adapters belong to; a converted .gguf file is found by its content, wherever it lay."""
-    adapter = json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))
-    record = read_record(path)
-    if not record:
-        return str(adapter["base_model_name_or_path"])
-    name = str(record.get("model_path") or record["settings"]["model"])
-    if record["model_source"] != "gguf":
-        return name
-    converted = cached_conversion(str(record["model_revision"]))
-    if converted.is_dir():
-        return str(converted)
-    if Path(name).is_file():
-        return name
-    raise InputError(
-        f"{path} holds adapters of {record['model']}, which was never loaded on this machine. "
-        "Load its .gguf file once, as with `delcore probe 1 --model FILE.gguf`, then try again."
-    )
-
-
-def read_record(folder: Path) -> dict[str, Any] | None:
-    """How a run was made: "delcore" in its `config.json`, or beside adapters `delcore.json`; None where is no run."""
-    for name in (ADAPTER_RECORD, "config.json"):
-        try:
-            found = json.loads((folder / name).read_text(encoding="utf-8"))
-            record: Any = found if name == ADAPTER_RECORD else found["delcore"]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        if isinstance(record, dict):
-            return record
-    return None
 
 
 def _load_gguf(path: Path, name: str) -> LoadedModel:
@@ -367,8 +291,7 @@ def quiet_libraries() -> None:
 
 
 def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return fingerprint_file(path)[:16]
 
 
 def _folder_fingerprint(path: Path) -> str:

@@ -1,6 +1,7 @@
 """Before the first step: everything that can be wrong with a run is found here, and nothing is written yet."""
 
 import dataclasses
+import itertools
 import math
 import os
 import time
@@ -11,19 +12,24 @@ from typing import Any
 
 import torch
 
+from delcore.adapters import read_record
 from delcore.arithmetic import Sample, arithmetic_sample
 from delcore.checkpoints import WRITING, newest_checkpoint
 from delcore.config import MOST, TrainConfig
-from delcore.data import choose_pad, iterate_samples, measure_coverage, split_heldout
+from delcore.data import choose_pad, measure_coverage
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
+from delcore.fingerprints import fingerprint_samples
 from delcore.losses import get_loss
-from delcore.models import LoadedModel, ModelCard, load_model, read_record
-from delcore.runs import Progress, board_writer, data_fingerprint, fingerprint, settings_of
+from delcore.models import LoadedModel, ModelCard, load_model
+from delcore.orders import iterate_samples, split_heldout
+from delcore.runs import Progress, board_writer, data_fingerprint, settings_of
 from delcore.sources import load_samples
 
 LOWEST_COVERAGE = 0.99
-COVERAGE_ROWS = 1000
+FIRST_SAMPLES = 1000
+"""So many tell of the rest: coverage, lengths and fingerprint are taken of the first ones that the run will see."""
+
 RELEASE_LAMBDAS = {"del": 10.0, "del_released": 1.0}
 """The authors' λ per α, for one process without accumulation."""
 
@@ -47,6 +53,7 @@ class Job:
 
     config: TrainConfig
     samples: Sequence[Sample] | None
+    first: Sequence[Sample]
     heldout: Sequence[Sample]
     model: Any
     tokenizer: Any
@@ -80,26 +87,34 @@ def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Pr
     check_options(config, has_dot=vocab.dot is not None)
     check_widths(model, tokenizer)
     samples, heldout = load_data(config, tokenizer, progress)
-    coverage = check_coverage(config, samples, tokenizer, vocab, progress)
+    first = first_samples(config, samples)
+    seen = first if samples is None else first[: len(samples)]  # the others are the same ones again
+    coverage = check_coverage(config, seen, tokenizer, vocab, progress)
     config = settle(config, samples, card)
     facts: dict[str, Any] = {
         "alpha": alpha,
         "model": card.name,
         "model_source": card.source,
         "model_path": card.path or None,
-        **identify(config, samples, heldout, card),
+        **identify(config, first, heldout, card),
         "data_samples": None if samples is None else len(samples),
         "digit_coverage": coverage,
     }
     if started is not None:
-        check_same_run(config, facts, started)
-        if is_finished(started):
-            raise InputError(
-                f"`--out` {config.out} is a finished run of {config.steps} steps. There is nothing to resume."
-            )
+        check_resumable(config, facts, started)
     checkpoint = newest_checkpoint(config.out / CHECKPOINTS, progress) if config.resume else None
     return Job(
-        config, samples, heldout, model, tokenizer, card, vocab, choose_pad(tokenizer, model.config), facts, checkpoint
+        config,
+        samples,
+        first,
+        heldout,
+        model,
+        tokenizer,
+        card,
+        vocab,
+        choose_pad(tokenizer, model.config),
+        facts,
+        checkpoint,
     )
 
 
@@ -124,6 +139,11 @@ def load_data(
     return split_heldout(samples, config.eval_samples, config.seed)
 
 
+def first_samples(config: TrainConfig, samples: Sequence[Sample] | None) -> list[Sample]:
+    """The first thousand samples that the run will see, over several epochs where one has fewer."""
+    return list(itertools.islice(iterate_samples(samples, config.seed), FIRST_SAMPLES))
+
+
 def settle(config: TrainConfig, samples: Sequence[Sample] | None, card: ModelCard) -> TrainConfig:
     """The configuration with steps in place of epochs, and no sample longer than the model can read."""
     steps = config.steps
@@ -136,13 +156,13 @@ def settle(config: TrainConfig, samples: Sequence[Sample] | None, card: ModelCar
 
 
 def identify(
-    config: TrainConfig, samples: Sequence[Sample] | None, heldout: Sequence[Sample], card: ModelCard
+    config: TrainConfig, first: Sequence[Sample], heldout: Sequence[Sample], card: ModelCard
 ) -> dict[str, str | None]:
     """What tells a run's weights and data from others of the same names."""
     return {
         "model_revision": card.revision,
-        "data_sha256": data_fingerprint(config, samples),
-        "heldout_sha256": fingerprint(heldout) if heldout else None,
+        "data_sha256": data_fingerprint(config, first),
+        "heldout_sha256": fingerprint_samples(heldout) if heldout else None,
     }
 
 
@@ -177,6 +197,13 @@ def _hint(config: TrainConfig) -> str:
     if not config.resume and read_record(config.out):
         return " If it is this run, stopped earlier, pass --resume."
     return ""
+
+
+def check_resumable(config: TrainConfig, facts: dict[str, Any], started: dict[str, Any]) -> None:
+    """Refuse to resume a run that is another one, or finished."""
+    check_same_run(config, facts, started)
+    if is_finished(started):
+        raise InputError(f"`--out` {config.out} is a finished run of {config.steps} steps. There is nothing to resume.")
 
 
 def check_same_run(config: TrainConfig, facts: dict[str, Any], started: dict[str, Any]) -> None:
@@ -218,16 +245,13 @@ def check_widths(model: Any, tokenizer: Any) -> None:
 
 def check_coverage(
     config: TrainConfig,
-    samples: Sequence[Sample] | None,
+    samples: Sequence[Sample],
     tokenizer: Any,
     vocab: DigitVocab,
     progress: Progress | None = None,
 ) -> float:
-    """Share of the data's digits that are single-digit tokens; too low a share is refused, or warned of."""
-    source = iterate_samples(samples, config.seed)
-    rows = COVERAGE_ROWS if samples is None else min(COVERAGE_ROWS, len(samples))
-    texts = [sample.prompt + sample.response for _, sample in zip(range(rows), source, strict=False)]
-    coverage = measure_coverage(texts, tokenizer, vocab)
+    """Share of some samples' digits that are single-digit tokens; too low a share is refused, or warned of."""
+    coverage = measure_coverage((sample.prompt + sample.response for sample in samples), tokenizer, vocab)
     counted = f"{coverage.covered} of {coverage.digits} digits ({coverage.share:.1%}) as tokens of their own"
     if coverage.share < LOWEST_COVERAGE:
         found = f"`--model` {config.model} writes only {counted}"
@@ -239,7 +263,7 @@ def check_coverage(
         if progress:
             progress(f"Warning: {found}; no digit measure or digit term sees the others.")
     elif progress:
-        progress(f"The tokenizer writes {counted}, counted on {rows:,} samples.")
+        progress(f"The tokenizer writes {counted}, counted on {len(samples):,} samples.")
     return coverage.share
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from delcore.adapters import read_record
 from delcore.errors import InputError
-from delcore.models import read_record
 
 METRICS, HELDOUT = "metrics.jsonl", "heldout.jsonl"
 TABLE = "table.json"

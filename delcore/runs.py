@@ -1,7 +1,6 @@
 """What a run leaves on disk: the log of its metrics, and the record of how it was made."""
 
 import dataclasses
-import hashlib
 import json
 import math
 import time
@@ -12,10 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from delcore.arithmetic import Sample
 from delcore.checkpoints import write_whole
 from delcore.config import TrainConfig
-from delcore.data import Encoded, iterate_samples, tally_samples
+from delcore.data import Encoded, tally_samples
 from delcore.errors import InputError
+from delcore.fingerprints import fingerprint_file, fingerprint_samples
 from delcore.losses import LossOutput
 from delcore.run_logs import HELDOUT, METRICS
 from delcore.versions import installed_versions
@@ -27,7 +28,6 @@ SUMS = ("cross_entropy", "digit_term", *PER_DIGIT, "tokens", "digits")
 """Entries of `sum_measures`; all may be added over micro-batches, processes and (but for the first two) steps."""
 
 STEP_FACTS = ("grad_norm", "learning_rate")
-FINGERPRINT_SAMPLES = 1000
 
 Progress = Callable[[str], None]
 
@@ -224,7 +224,7 @@ def board_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise InputError('`--tensorboard` needs a package more: pip install -e ".[train]"') from None
+        raise InputError("`--tensorboard` needs a package more: pip install tensorboard") from None
     return SummaryWriter
 
 
@@ -242,16 +242,7 @@ def settings_of(config: TrainConfig) -> dict[str, Any]:
     return {**dataclasses.asdict(config), "out": str(config.out), "options": dict(config.options)}
 
 
-def data_fingerprint(config: TrainConfig, samples: Sequence[Any] | None) -> str:
+def data_fingerprint(config: TrainConfig, first: Iterable[Sample]) -> str:
     """SHA-256 of the data file; of other data, of the first thousand samples in their order."""
     path = Path(config.data)
-    if samples is not None and path.is_file():
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    drawn = zip(range(FINGERPRINT_SAMPLES), iterate_samples(samples, config.seed), strict=False)
-    return fingerprint(sample for _, sample in drawn)
-
-
-def fingerprint(samples: Iterable[Any]) -> str:
-    """SHA-256 of some samples."""
-    return hashlib.sha256("\n".join(map(repr, samples)).encode()).hexdigest()
+    return fingerprint_file(path) if config.data != "arithmetic" and path.is_file() else fingerprint_samples(first)

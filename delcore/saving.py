@@ -18,10 +18,10 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from delcore import __version__
+from delcore.adapters import ADAPTER_RECORD
 from delcore.checkpoints import check_space, tensor_bytes, why_not_written, write_json
 from delcore.config import process_rank
 from delcore.errors import InputError
-from delcore.models import ADAPTER_RECORD
 from delcore.prepare import SCRATCH, Job
 from delcore.runs import MetricsLog, run_record
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, overload
 
-from delcore._hub import explain_set_error, quiet_datasets, what_is_beside
+from delcore._hub import open_set, what_is_beside
 from delcore._mixtures import check_mixture
 from delcore.arithmetic import Sample
 from delcore.errors import InputError
@@ -272,30 +272,3 @@ def _read_set(name: str, config: str | None, split: str, *, local: bool) -> Rows
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     return Rows(len(data), lambda i: f"{name} ({split}), row {i + 1}", chunk)
-
-
-def open_set(name: str, config: str | None, split: str, *, local: bool = False, remedy: str = "") -> Any:
-    """Whatever `datasets` can open: a folder, or a set of the hub or of its cache.
-
-    Args:
-        name: of the folder or the set.
-        config: one of its configurations.
-        split: as `datasets` writes it.
-        local: it is a folder.
-        remedy: what an error tells to do where the hub cannot be reached.
-
-    Raises:
-        InputError: why it cannot be opened, and what to do.
-    """
-    try:
-        import datasets
-    except ImportError:
-        raise InputError(f'Reading {name} needs a package more: pip install -e ".[train]"') from None
-    saved = [folder for folder in (Path(name), Path(name, split)) if local and (folder / "state.json").is_file()]
-    try:
-        with quiet_datasets(datasets, local=local):
-            if saved:  # by `save_to_disk`
-                return datasets.load_from_disk(str(saved[0]))
-            return datasets.load_dataset(name, config, split=split)
-    except Exception as error:  # whatever the parser of a format raises
-        raise InputError(explain_set_error(error, name, config, split, remedy)) from error

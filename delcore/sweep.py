@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from delcore.adapters import read_record
 from delcore.checkpoints import write_json, write_whole
 from delcore.config import TrainConfig, process_rank
 from delcore.errors import InputError
 from delcore.intervals import Interval, t_interval
 from delcore.losses import LOSSES, get_loss
-from delcore.models import LoadedModel, load_model, read_record
-from delcore.prepare import check_options, check_same_run, identify, is_finished, load_data, settle
+from delcore.models import LoadedModel, load_model
+from delcore.prepare import check_options, check_same_run, first_samples, identify, is_finished, load_data, settle
 from delcore.run_logs import HELDOUT, TABLE, read_whole
 from delcore.train import finetune_to_end
 
@@ -149,7 +150,8 @@ def finished_record(config: TrainConfig, load: Callable[[], LoadedModel]) -> dic
         return None
     _, tokenizer, card = load()
     samples, heldout = load_data(config, tokenizer)
-    check_same_run(settle(config, samples, card), identify(config, samples, heldout, card), record)
+    facts = identify(config, first_samples(config, samples), heldout, card)
+    check_same_run(settle(config, samples, card), facts, record)
     return record
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from delcore.adapt import adapt
 from delcore.checkpoints import drop_checkpoints, load_checkpoint, save_checkpoint
 from delcore.config import TrainConfig, process_count, process_rank
-from delcore.data import Batch, Encoded, count_step, encode_sample, iterate_samples, micro_batches
+from delcore.data import Batch, Encoded, count_step, encode_sample, micro_batches
 from delcore.errors import InputError, StoppedError
 from delcore.loss_model import LossModel
 from delcore.losses import get_loss
@@ -39,6 +39,7 @@ from delcore.memory import (
     is_out_of_memory,
 )
 from delcore.models import LoadedModel
+from delcore.orders import iterate_samples
 from delcore.prepare import CHECKPOINTS, Job, pick_device, prepare, record_facts
 from delcore.runs import SUMS, MetricsLog, Progress, sum_measures
 from delcore.saving import check_merge, restore, save_record, save_run, training_state
@@ -194,13 +195,11 @@ def longest_sample(job: Job) -> int:
     Raises:
         InputError: none of them has anything to learn.
     """
-    source = iterate_samples(job.samples, job.config.seed)
-    count = min(1000, job.config.steps * job.config.batch_size)
-    encoded = [encode(job, next(source)) for _ in range(count)]
+    encoded = [encode(job, sample) for sample in job.first[: job.config.steps * job.config.batch_size]]
     if not any(count_step([sample], job.vocab)[0] for sample in encoded):
         raise InputError(
-            f"None of the first {count:,} samples has a response within {job.config.max_length} tokens, so there is "
-            "nothing to learn. Raise --max-length, or look at the data."
+            f"None of the first {len(encoded):,} samples has a response within {job.config.max_length} tokens, so "
+            "there is nothing to learn. Raise --max-length, or look at the data."
         )
     return max(len(sample.input_ids) for sample in encoded)
 

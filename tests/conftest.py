@@ -1,7 +1,12 @@
-"""Fixtures that several test modules share."""
+"""Fixtures that several test modules share, and how many threads a worker of pytest-xdist takes."""
+
+import os
 
 import jaxtyping
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # every core has a worker already; before torch is loaded
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import json
 import os
 import statistics
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 
 from delcore.models import EMBEDDED_NAMES, load_model
 from delcore.probe import probe
-from tests.screenshots import CHROMIUM, Server, browser, serve, wait_for_picture, wait_until_idle
+from tests.screenshots import CHROMIUM, Server, browser, launch, serve, wait_for_picture
 from tests.sessions_for_tests import Session
 
 CLOSE = 1e-4
@@ -109,32 +108,43 @@ def resident_megabytes(pid: int) -> float:
 # ---------------------------------------------------------------- browsers
 
 
-def visit(url: str, number: int, prompts: Sequence[str], start: threading.Barrier) -> list[str]:
-    """One browser with its own window; returns what went wrong."""
+def measure_browsers(server: Server, chromium: Any, browsers: int, count: int = 5) -> dict[str, Any]:
+    """Chromium processes of their own, which all ask before any is waited for; `chromium` is any running one."""
     wrong: list[str] = []
-    with browser() as chromium:
-        page = chromium.new_page(viewport={"width": 1280, "height": 800})
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.goto(url)
-        wait_for_picture(page)
-        start.wait()
-        for prompt in prompts:
-            page.get_by_role("textbox", name="Prompt").fill(prompt)
-            page.get_by_role("button", name="Show digits").click()
-            page.wait_for_timeout(300)
-            wait_until_idle(page)
-            shown = page.locator(".st-key-strip button").all_inner_texts()
-            if [text for text in shown if text.isdigit()] != [c for c in prompt if c.isdigit()]:
-                wrong.append(f"browser {number} asked {prompt!r} and was shown {shown}")
-    return wrong
+    prompts = [prompts_of(500 + number, count) for number in range(browsers)]
+    with contextlib.ExitStack() as open_browsers:
+        pages = [open_page(chromium, server.url, wrong, open_browsers) for _ in range(browsers)]
+        for asked in zip(*prompts, strict=True):
+            for page, prompt in zip(pages, asked, strict=True):
+                page.get_by_role("textbox", name="Prompt").fill(prompt)
+                page.get_by_role("button", name="Show digits").click()
+            for page, prompt in zip(pages, asked, strict=True):
+                wait_for_answer(page, prompt, wrong)
+    return {"browsers": browsers, "prompts each": count, "wrong": wrong}
 
 
-def measure_browsers(server: Server, browsers: int) -> dict[str, Any]:
-    start = threading.Barrier(browsers, timeout=300)
-    with ThreadPoolExecutor(browsers) as pool:
-        visits = [pool.submit(visit, server.url, i, prompts_of(500 + i, 5), start) for i in range(browsers)]
-        wrong = [problem for one in visits for problem in one.result()]
-    return {"browsers": browsers, "prompts each": 5, "wrong": wrong}
+def open_page(chromium: Any, url: str, wrong: list[str], open_browsers: contextlib.ExitStack) -> Any:
+    """The dashboard in a browser of its own; what goes wrong in it is added to `wrong`."""
+    running = launch(chromium.browser_type)
+    open_browsers.callback(running.close)
+    page = running.new_page(viewport={"width": 1280, "height": 800})
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(url)
+    wait_for_picture(page)
+    return page
+
+
+def wait_for_answer(page: Any, prompt: str, wrong: list[str]) -> None:
+    """Until the page shows this prompt's digits; another's, or none, is wrong."""
+    digits = [c for c in prompt if c.isdigit()]
+    shown: list[str] = []
+    for _ in range(100):
+        texts = page.locator(".st-key-strip button").all_inner_texts()
+        shown = [text for text in texts if text.isdigit()]
+        if shown == digits:
+            return
+        page.wait_for_timeout(200)
+    wrong.append(f"asked {prompt!r} and was shown {shown}")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
@@ -142,7 +152,8 @@ def measure(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
         name = f"{arguments.clients} clients at once, {arguments.prompts} prompts each"
         yield name, measure_clients(server, arguments.clients, arguments.prompts)
         if arguments.browsers and CHROMIUM.exists():
-            yield "real browsers at once", measure_browsers(server, arguments.browsers)
+            with browser() as chromium:
+                yield "real browsers at once", measure_browsers(server, chromium, arguments.browsers)
         yield "log", {"lines with a prompt": sum(" + 10" in line for line in server.log.read_text().splitlines())}
     if arguments.memory:
         with serve(workshop=True) as server:

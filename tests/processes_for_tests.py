@@ -17,6 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import delcore
+
+LAUNCH = Path(delcore.__file__).parent / "launch" / "several_gpus.yaml"
+
 LOADED = (
     *("delcore.cli", "delcore.train", "delcore.losses", "delcore.probe", "accelerate", "peft"),
     *("transformers.models.llama.modeling_llama", "torch.distributed.checkpoint.state_dict"),

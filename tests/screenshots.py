@@ -75,11 +75,16 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        chromium = launch(playwright.chromium)
         try:
             yield chromium
         finally:
             chromium.close()
+
+
+def launch(kind: Any) -> Any:
+    """A Chromium process of its own; `kind` is Playwright's `chromium`, or the `browser_type` of a running one."""
+    return kind.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
 
 
 def wait_for_picture(page: Any) -> None:

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from delcore import InputError, TrainConfig, finetune, load_model
-from delcore.models import ADAPTER_RECORD
+from delcore.adapters import ADAPTER_RECORD
 from tests.models_for_tests import save_tiny
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.benchmarks.runs_for_tests import record, write_run
-from tests.measure_workshop import count_mixed, measure_clients
+from tests.measure_workshop import count_mixed, measure_browsers, measure_clients
 from tests.screenshots import CHROMIUM, open_claim, serve, wait_for_picture, wait_until_idle
 
 pytestmark = [
@@ -147,6 +147,10 @@ def test_clients_at_once_get_the_answers_that_their_prompts_give_alone(workshop)
     assert (found["answers"], found["mixed answers"]) == (18, 0)
     log = workshop.log.read_text()
     assert " + 10" not in log, "no prompt is logged"
+
+
+def test_four_browsers_at_once_are_each_shown_their_own_digits(workshop, chromium):
+    assert measure_browsers(workshop, chromium, 4, 2)["wrong"] == []
 
 
 def test_mixed_answers_would_be_counted():

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from delcore import TrainConfig, cli, load_model, models, prepare, train
+from delcore.adapters import read_record
 from delcore.losses import LOSSES
-from delcore.models import EMBEDDED_NAMES, read_record
+from delcore.models import EMBEDDED_NAMES
 from tests import tokenizers_for_tests as tokenizers
 from tests.models_for_tests import copy_of, save_tiny
 

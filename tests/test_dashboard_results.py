@@ -396,9 +396,12 @@ def test_benchmarks_show_accuracies_with_intervals_and_paired_differences(evalua
 
 
 def test_half_a_character_in_an_answer_is_shown_as_a_question_mark(tmp_path):
-    write_run(tmp_path / "a", [record(0, output="12 \ud83d", prompt="\ud800")], model="m\ud83d")
+    lines = [record(0, output="12 \ud83d", prompt="\ud800")]
+    write_run(tmp_path / "a", lines, model="m\ud83d")
+    write_run(tmp_path / os.fsdecode(b"\xff"), lines, model="m\ud83d", model_fingerprint="b" * 64)
     app = benchmarks(tmp_path)
-    assert not app.error and list(app.dataframe[0].value["label"]) == ["m?"]
+    labels = [f"{tmp_path.name}/{name}: m?" for name in ("a", "?")]
+    assert not app.error and list(app.dataframe[0].value["label"]) == labels and len(app.dataframe) == 2
     assert {"12 ?", "?"} <= {element.value for element in app.get("code")}
 
 

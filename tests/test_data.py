@@ -1,10 +1,9 @@
-"""Text to tokens and labels (cases B03, B15), micro-batches, orders, and the generator's laws and splits."""
+"""Text to tokens and labels (cases B03, B15), micro-batches, and the generator's laws and splits."""
 
 import copy
 import math
 import re
 from collections import Counter
-from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 from tokenizers.processors import ByteLevel, TemplateProcessing
 from transformers import AutoTokenizer
 
-from delcore import data
 from delcore.arithmetic import (
     DESIGN_LAW,
     KINDS,
@@ -30,13 +28,11 @@ from delcore.data import (
     collate,
     count_step,
     encode_sample,
-    iterate_samples,
     micro_batches,
     pad_id,
-    split_heldout,
+    tally_samples,
 )
 from delcore.digits import IGNORE, DigitVocab
-from delcore.errors import InputError
 from delcore.losses import LOSSES, numeric_loss
 from delcore.models import byte_tokenizer
 from tests import tokenizers_for_tests as tokenizers
@@ -144,7 +140,6 @@ def test_token_that_would_straddle_the_seam_is_split_and_counted(prompt, respons
         tokenizer = tokenizers.gpt2_style_tokenizer()
         encoded = encode_sample(with_trimmed_offsets(tokenizer) if trimmed else tokenizer, Sample(prompt, response))
         assert encoded.split_seam is split
-        assert collate([encoded], 0).n_split_seams == int(split)
 
 
 def test_first_tokens_are_those_the_model_sees_when_asked():
@@ -243,22 +238,22 @@ def test_padding_with_the_end_token_keeps_the_true_end():
     assert batch.input_ids.tolist() == [[7, 0, 0], [1, 2, 0]]
 
 
-def test_batch_counts_what_encoding_met():
+def test_tally_counts_what_encoding_met():
     samples = [
         Encoded([5, 6, 7], [IGNORE, 6, 7]),
         Encoded([5, 6], [IGNORE, IGNORE], cut=3),
         Encoded([5, 6], [5, IGNORE], split_seam=True),  # its one label is the first, which nothing predicts
     ]
-    batch = collate(samples, pad_id=1)
-    assert (batch.n_supervised, batch.n_cut, batch.n_unsupervised, batch.n_split_seams) == (2, 1, 2, 1)
+    assert collate(samples, pad_id=1).n_supervised == 2
+    assert tally_samples(samples) == (1, 2, 1)
 
 
 def test_response_that_is_cut_away_counts_as_unsupervised():
     tokenizer = tokenizers.grouping_tokenizer()
     encoded = encode_sample(tokenizer, Sample("abcd", "ef"), max_length=4)
     assert (encoded.labels, encoded.cut) == ([IGNORE] * 4, 3)
-    batch = collate([encoded], 0)
-    assert (batch.n_supervised, batch.n_cut, batch.n_unsupervised) == (0, 1, 1)
+    assert collate([encoded], 0).n_supervised == 0
+    assert tally_samples([encoded]) == (1, 1, 0)
 
 
 # ---------------------------------------------------------------- one step
@@ -442,67 +437,6 @@ def test_pad_of_real_tokenizers_grows_nothing(name, chosen):
     size = len(tokenizer)
     choose_pad(tokenizer, SimpleNamespace(vocab_size=size))
     assert (tokenizer.pad_token, len(tokenizer)) == (chosen, size)
-
-
-# ---------------------------------------------------------------- order
-
-
-SIXTY_FOUR = [Sample(str(i), str(i)) for i in range(64)]
-
-
-@pytest.mark.parametrize("samples", [SIXTY_FOUR, SIXTY_FOUR[:1], None], ids=["file", "one sample", "arithmetic"])
-def test_order_depends_on_the_seed_alone_and_resumes_anywhere(samples):
-    straight = list(islice(iterate_samples(samples, seed=3), 200))
-    assert list(islice(iterate_samples(samples, seed=3), 200)) == straight
-    for start in (0, 1, 20, 63, 64, 65, 84, 128, 190):
-        resumed = list(islice(iterate_samples(samples, seed=3, start=start), 200 - start))
-        assert resumed == straight[start:]
-    if samples is not SIXTY_FOUR[:1]:
-        assert samples is None or len(samples) == 1 or list(islice(iterate_samples(samples, seed=4), 200)) != straight
-
-
-def test_every_epoch_holds_every_sample_once_in_another_order():
-    straight = list(islice(iterate_samples(SIXTY_FOUR, seed=3), 192))
-    epochs = [straight[i : i + 64] for i in (0, 64, 128)]
-    for epoch in epochs:
-        assert Counter(epoch) == Counter(SIXTY_FOUR)
-    assert epochs[0] != epochs[1] != epochs[2] != SIXTY_FOUR
-
-
-def test_order_of_a_large_set_is_shuffled_once_an_epoch(monkeypatch):
-    shuffled = []
-    monkeypatch.setattr(data.random.Random, "shuffle", lambda self, order: shuffled.append(len(order)))
-    samples = [Sample(str(i), "") for i in range(97)]  # no other test shuffles as many
-    for start in (0, 10, 20, 90):
-        list(islice(iterate_samples(samples, seed=5, start=start), 10))
-    assert shuffled == [97, 97]
-
-
-# ---------------------------------------------------------------- held-out samples
-
-
-def test_heldout_samples_are_drawn_by_the_seed_alone_and_never_trained_on():
-    train, heldout = split_heldout(SIXTY_FOUR, 10, seed=1)
-    assert (len(train), len(heldout)) == (54, 10)
-    assert Counter([*train, *heldout]) == Counter(SIXTY_FOUR)
-    assert list(train) == [sample for sample in SIXTY_FOUR if sample in list(train)]
-    again = split_heldout(SIXTY_FOUR, 10, seed=1)
-    assert [list(part) for part in again] == [list(train), list(heldout)]
-    assert list(split_heldout(SIXTY_FOUR, 10, seed=2)[1]) != list(heldout)
-
-
-def test_heldout_parts_are_sequences_like_the_whole():
-    train, heldout = split_heldout(SIXTY_FOUR, 0, seed=1)
-    assert (list(train), list(heldout)) == (SIXTY_FOUR, [])
-    assert (train[-1], list(train[5:2:-1])) == (SIXTY_FOUR[-1], SIXTY_FOUR[5:2:-1])
-    with pytest.raises(IndexError):
-        train[64]
-
-
-@pytest.mark.parametrize("count", [64, 65])
-def test_heldout_samples_that_leave_nothing_to_train_on_are_refused(count):
-    with pytest.raises(InputError, match=rf"`--eval-samples` {count} leaves none of the data's 64 samples"):
-        split_heldout(SIXTY_FOUR, count, seed=1)
 
 
 # ---------------------------------------------------------------- the generator

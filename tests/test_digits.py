@@ -14,15 +14,14 @@ from delcore.digits import (
     IGNORE,
     PLACE_RULES,
     DigitVocab,
-    NumberSpan,
     decimal_points,
     digit_places,
-    number_spans,
     place_of_next,
     place_weight,
     place_weights,
 )
 from delcore.errors import InputError
+from delcore.spans import NumberSpan, number_spans
 from tests import tokenizers_for_tests as tokenizers
 
 VOCAB = DigitVocab(range(10), dot=10)

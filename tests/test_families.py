@@ -15,13 +15,14 @@ from delcore import LOSSES, InputError, TrainConfig, digit_distributions, finetu
 from delcore.arithmetic import Sample
 from delcore.data import align, collate, encode_sample, pad_id
 from delcore.digit_tokens import EXAMPLES, describe_digit_tokens, format_digit_tokens
-from delcore.digits import IGNORE, DigitVocab, number_spans, place_weights
+from delcore.digits import IGNORE, DigitVocab, place_weights
 from delcore.evaluate import measure_exact_match
 from delcore.losses import numeric_loss
 from delcore.losses.lean import lean_loss
 from delcore.models import LoadedModel
 from delcore.probe import continue_greedily
 from delcore.readout import write_greedily
+from delcore.spans import number_spans
 from tests import tokenizers_for_tests as tokenizers
 from tests.families_for_tests import FAMILIES, WINDOW, Family, load_family
 from tests.models_for_tests import tiny_loaded

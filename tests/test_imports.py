@@ -13,12 +13,14 @@ ROOT = Path(delcore.__file__).parent
 
 # Each module may import from its own level's left neighbours only, and losses never import each other.
 LEVELS = [
-    {"errors", "versions", "_panels"},
+    {"errors", "versions", "_panels", "_lazy"},
+    {"_sandbox"},
     {"digits", "arithmetic", "checkpoints", "programs", "answers", "intervals", "workshop"},
-    {"losses", "data", "digit_tokens", "templates", "_hub", "_mixtures"},
+    {"spans", "losses", "data", "orders", "fingerprints", "digit_tokens", "templates", "_hub", "_mixtures"},
     {"generation"},
     {"equilibria", "bench", "trainers", "sources", "loss_model", "readout", "pretrained"},
     {"_gguf"},
+    {"adapters"},
     {"config", "models"},
     {"run_logs", "recipes", "adapt", "stopping"},
     {"runs"},

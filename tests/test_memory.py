@@ -14,7 +14,7 @@ import torch
 from delcore import DigitVocab, InputError, TrainConfig, finetune, load_model
 from delcore.adapt import adapt
 from delcore.bench import _reset_peak, _resident
-from delcore.data import encode_sample, iterate_samples
+from delcore.data import encode_sample
 from delcore.loss_model import LossModel, decoder_of
 from delcore.memory import (
     available_memory,
@@ -28,6 +28,7 @@ from delcore.memory.estimate import HEAP_LIMIT, MemoryEstimate
 from delcore.memory.fake_pass import Watch, run_fake_pass
 from delcore.memory.limits import _free_of_groups, _free_of_machine
 from delcore.models import LoadedModel
+from delcore.orders import iterate_samples
 from tests.families_for_tests import FAMILIES, load_family
 from tests.models_for_tests import smollm2_file, tiny_loaded
 

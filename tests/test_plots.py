@@ -10,6 +10,7 @@ import pytest
 
 from delcore import LOSSES
 from delcore._panels import LOOKS, round_up
+from delcore.analysis import follow_loss
 from delcore.arithmetic import DESIGN_LAW, LAWS
 from delcore.intervals import wilson_interval
 from delcore.plots import (
@@ -20,6 +21,7 @@ from delcore.plots import (
     place_title,
     plot_differences,
     plot_gradients,
+    plot_loss_steps,
     plot_overlay,
     plot_place_accuracy,
     plot_small_multiples,
@@ -106,11 +108,12 @@ def test_gradients_hatch_the_true_digit():
         plot_overlay(FAMILY),
         plot_differences(FAMILY, BASE, columns=2),
         plot_gradients(FAMILY, true_digit=0),
+        plot_loss_steps({"mle": follow_loss("mle", BASE, 7, steps=2, rate=0.5)}, truth=DESIGN_LAW),
     ],
 )
 def test_figures_are_valid_titled_and_take_the_pages_theme(figure):
-    again = go.Figure(figure.to_dict())
-    assert again.to_dict()["data"] == figure.to_dict()["data"]
+    plain = figure.to_dict()
+    assert go.Figure(plain).to_dict() == plain  # Plotly checks every property and takes all
     bottom = [a for a in figure.select_xaxes() if a.title.text]
     assert bottom and {a.title.text for a in bottom} <= {"digit", "entropy (nats)"}
     assert figure.layout.yaxis.title.text

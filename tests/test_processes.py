@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-import delcore
 from delcore import TrainConfig
 from delcore import prepare as preparing
 from delcore.prepare import CHECKPOINTS
 from tests.models_for_tests import save_tiny
 from tests.processes_for_tests import (
+    LAUNCH,
     Delcore,
     end_python,
     group_variables,
@@ -26,9 +26,8 @@ from tests.processes_for_tests import (
     start_group,
     start_python,
 )
-from tests.test_train import record_of, weights_of, write_jsonl
+from tests.test_train import final_weights, record_of, write_jsonl
 
-LAUNCH = Path(delcore.__file__).parent / "launch" / "several_gpus.yaml"
 TOLERANCE = 1e-5
 """Of weights that moved by some 1e-3: sums in another order differ in the last bits, which AdamW can enlarge."""
 
@@ -44,11 +43,6 @@ def command(model: Path, out: Path, *more) -> list:
     settings = ("--steps", 4, "--batch-size", 8, "--max-length", 96, "--device", "cpu")
     measured = ("--eval-every", 2, "--eval-samples", 4)
     return ["train", "--model", model, "--out", out, *settings, *measured, *more]
-
-
-def final_weights(folder: Path) -> dict[str, torch.Tensor]:
-    (file,) = folder.glob("*.safetensors")
-    return weights_of(folder, file.name)
 
 
 def lines_of(folder: Path, name: str) -> list[dict]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import delcore.programs as programs
-from delcore import InputError
+from delcore import InputError, _sandbox
 from delcore.programs import ProgramResult, check_sandbox, run_program, run_programs
 
 HARMLESS = ProgramResult("ok", "42\n")
@@ -553,7 +553,7 @@ def test_caller_may_be_a_thread(run):
 @pytest.fixture
 def forget(monkeypatch):
     """The sandbox is looked for anew, in this test and after it."""
-    functions = [programs.check_sandbox, programs._sandbox]
+    functions = [programs.check_sandbox, _sandbox.sandbox_command]
     for function in functions:
         function.cache_clear()
     yield monkeypatch
@@ -618,7 +618,7 @@ def test_unknown_machine_has_no_sandbox(forget):
 
 def test_sandbox_that_fails_later_gives_no_verdict(run, forget):
     check_sandbox()
-    forget.setattr(programs, "_sandbox", lambda: ("/bin/sh", "-c", "echo bwrap: out of memory >&2; exit 1"))
+    forget.setattr(programs, "sandbox_command", lambda: ("/bin/sh", "-c", "echo bwrap: out of memory >&2; exit 1"))
     with pytest.raises(InputError, match="out of memory"):
         run_program("print(1)")
 
@@ -630,12 +630,12 @@ def test_limit_that_nothing_can_run_under_is_refused(limits):
 
 
 def as_someone_else(*command: str, code: str) -> str:
-    """Standard output of code that runs under a wrapper such as setpriv, with a copy of the two modules it needs."""
+    """Standard output of code that runs under a wrapper such as setpriv, with a copy of the three modules it needs."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "delcore"
         package.mkdir()
         (package / "__init__.py").write_text("")
-        for module in ("errors", "programs"):
+        for module in ("errors", "_sandbox", "programs"):
             shutil.copy(Path(programs.__file__).with_name(f"{module}.py"), package)
         for path in (Path(folder), package):
             path.chmod(0o755)
@@ -656,7 +656,7 @@ def test_root_without_rights_as_in_a_plain_container_is_told_so(run):
 
 
 def test_ordinary_user_gets_the_same_sandbox(run):
-    """The other half of `_sandbox`: what root takes from being nobody, a user takes from a user namespace."""
+    """The other half of `sandbox_command`: what root takes from being nobody, a user takes from a user namespace."""
     python = "/usr/bin/python3"
     if os.getuid() or not shutil.which("setpriv") or not Path(python).exists():
         pytest.skip("becomes an ordinary user, which needs root, setpriv and a system Python")
@@ -688,7 +688,7 @@ ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
 def verdict(machine: str, call: int, argument: int = 0, arch: int | None = None) -> int:
-    steps = list(struct.iter_unpack("HBBI", programs._filter(machine)))
+    steps = list(struct.iter_unpack("HBBI", _sandbox.seccomp_filter(machine)))
     data = struct.pack("<IIQQ", call & 0xFFFFFFFF, arch or ARCHES[machine], 0, argument)
     value, at = 0, 0
     while True:
@@ -731,7 +731,7 @@ def test_filter_numbers_are_the_kernels(machine, header):
         pytest.skip("the kernel's headers are not installed")
     words = [line.split() for line in file.read_text().splitlines() if line.startswith("#define __NR")]
     numbers = {w[1].removeprefix("__NR3264_").removeprefix("__NR_"): w[2] for w in words if len(w) > 2}
-    for calls in (programs._KILLED, programs._MISSING, ",".join(programs._BY_ARGUMENT)):
+    for calls in (_sandbox._KILLED, _sandbox._MISSING, ",".join(_sandbox._BY_ARGUMENT)):
         for call in calls.split(","):
             column = call.split()[1].split("/")
             if machine == "x86_64" or len(column) == 2:

@@ -96,7 +96,7 @@ def test_readme_delcore_command_parses(command):
 def test_readme_names_the_three_lines():
     assert [line.split("#")[0].strip() for line in COMMANDS[:3]] == [
         "pip install -e . && delcore dashboard",
-        'pip install -e ".[dev]" && pytest',
+        'pip install -e ".[dev]" && pytest -n auto',
         "jupyter lab notebooks",
     ]
 

@@ -1,5 +1,6 @@
 """Figures of results: the numbers are the result's, axes name unit and n, caveats are shown, text is only text."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -49,8 +50,8 @@ from delcore.plots import (
 from delcore.plots.sweeps import AXES
 from delcore.sweep import MEASURES, tabulate
 from tests.test_digit_analysis import draw, made_up, one_hot
+from tests.test_plots import HOSTILE
 
-HOSTILE = "<b>7</b><br><a href='javascript:1'>x</a> $x^2$"
 NAMES = ("mle", "del", HOSTILE)
 
 
@@ -197,6 +198,13 @@ def test_equilibria_that_are_not_attained_are_hollow(figures):
     assert figure.layout.xaxis.type == "log" and figure.data[0].y == (-1, 0, 1)
     with pytest.raises(InputError, match="`along`"):
         plot_equilibria(scan(), "weeks")
+
+
+def test_equilibria_at_the_default_weights_say_so():
+    alone = {"entropy_nats": np.ones((2, 1, 1, 1)), "kl_nats": np.ones((2, 1, 1, 1))}
+    alone |= {"attained": np.ones((2, 1, 1, 1), bool), "probabilities": np.full((2, 1, 1, 1, 10), 0.1)}
+    title = plot_equilibria(dataclasses.replace(scan(), alphas=(None,), **alone), "us").layout.title.text
+    assert "α default" in title and "None" not in title
 
 
 def test_pull_has_a_line_per_loss_over_a_logarithmic_axis(figures):

@@ -15,13 +15,13 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from delcore import InputError, TrainConfig, checkpoints, finetune, load_model, runs, saving, train
+from delcore import InputError, TrainConfig, checkpoints, finetune, load_model, saving, train
 from delcore import prepare as preparing
 from delcore.digits import IGNORE
 from delcore.prepare import CHECKPOINTS
 from tests.models_for_tests import save_tiny, tiny_loaded
 from tests.processes_for_tests import Delcore, run_delcore
-from tests.test_train import assert_same_weights, quick_preparation, record_of, weights_of, write_jsonl  # noqa: F401
+from tests.test_train import assert_same_weights, final_weights, quick_preparation, record_of, weights_of, write_jsonl  # noqa: F401
 
 STEPS = 12
 LOGS = ("metrics.jsonl", "heldout.jsonl")
@@ -63,11 +63,6 @@ def stopped(monkeypatch, out: Path, step: int, **changes) -> train.Run:
         ended = run(out, **changes)
     assert (ended.stopped_by, ended.steps_done) == (signal.SIGTERM, step)
     return ended
-
-
-def final_weights(folder: Path) -> dict[str, torch.Tensor]:
-    (file,) = folder.glob("*.safetensors")
-    return weights_of(folder, file.name)
 
 
 def logs_of(folder: Path) -> dict[str, list[dict]]:
@@ -269,8 +264,7 @@ def stopped_run(tmp_path_factory):
     """A run stopped after step 3, for tests that leave it as it is."""
     out = tmp_path_factory.mktemp("stopped") / "run"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(preparing, "COVERAGE_ROWS", 20)
-        patched.setattr(runs, "FINGERPRINT_SAMPLES", 20)
+        patched.setattr(preparing, "FIRST_SAMPLES", 20)
         stopped(patched, out, 3)
     return out
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from delcore import InputError, TrainConfig, load_model, train
+from delcore.adapters import ADAPTER_RECORD, read_record
 from delcore.arithmetic import Sample
 from delcore.errors import StoppedError
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
-from delcore.models import ADAPTER_RECORD, read_record
 from delcore.studies import smollm2
 from delcore.studies.smollm2 import (
     command_of,

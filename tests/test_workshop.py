@@ -1,11 +1,13 @@
 """The switch of a workshop's server, and what the command makes of it."""
 
 import os
+from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from delcore import cli
-from delcore.cli.dashboard import WORKSHOP_FLAGS
+from delcore.cli.dashboard import WORKSHOP_FLAGS, addresses
 from delcore.errors import InputError
 from delcore.workshop import VARIABLE, is_workshop, refuse_in_workshop, start_workshop
 
@@ -44,4 +46,31 @@ def test_command_starts_the_server_it_was_asked_for(monkeypatch, asked):
     flags = {flag for flag in started[0] if flag.startswith("--")}
     for name, value in WORKSHOP_FLAGS.items():
         assert (f"--{name}={value}" in flags) is asked
-    assert "--server.headless=true" in flags
+    assert {"--server.headless=true", "--logger.hideWelcomeMessage=true"} <= flags
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("localhost", ["http://localhost:8501"]), ("::1", ["http://[::1]:8501"]), ("10.0.0.7", ["http://10.0.0.7:8501"])],
+)
+def test_addresses_of_one_host_are_that_host(host, expected):
+    assert addresses(host, 8501) == expected
+
+
+def test_addresses_of_a_server_that_listens_everywhere_include_the_networks(monkeypatch):
+    opened = MagicMock()
+    opened.return_value.__enter__.return_value.getsockname.return_value = ("10.1.2.3", 5)
+    monkeypatch.setattr("socket.socket", opened)
+    assert addresses("0.0.0.0", 80) == ["http://localhost:80", "http://10.1.2.3:80"]
+    opened.side_effect = OSError
+    assert addresses("::", 80) == ["http://localhost:80"]
+
+
+def test_no_advertisement_is_shown_beside_the_pages(monkeypatch):
+    from streamlit import config
+    from streamlit.web import skills
+
+    monkeypatch.setattr(skills, "agent_harness_present", lambda: True)
+    monkeypatch.setattr(skills, "_nudge_dismissed_marker_path", lambda: Path("no such file"))
+    monkeypatch.setattr(config, "get_option", {"server.headless": False, "logger.hideWelcomeMessage": True}.get)
+    assert not skills.should_show_skills_nudge()

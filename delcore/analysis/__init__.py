@@ -3,8 +3,9 @@
 Each name below is loaded from its module when it is first used, so reading a saved record needs no torch.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from delcore._lazy import lazy_names
 
 if TYPE_CHECKING:
     from delcore.analysis.calibration import measure_calibration
@@ -177,16 +178,4 @@ __all__ = [
     "temper_law",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module (PEP 562)."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'delcore.analysis' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"delcore.analysis.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """The public names."""
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from delcore.analysis.outcomes import DigitEmbeddings
-from delcore.analysis.predictions import fingerprint
 from delcore.analysis.results import Provenance
 from delcore.arithmetic import KINDS, Sample, arithmetic_sample
 from delcore.digits import DigitVocab
 from delcore.errors import InputError
+from delcore.fingerprints import fingerprint_texts
 from delcore.models import LoadedModel
 from delcore.readout import prompt_ids
 
@@ -107,7 +107,7 @@ def read_states(
         states = model(input_ids=rows, output_hidden_states=True, use_cache=False).hidden_states
         sums = sums + torch.stack([layer[:, -1] for layer in states]).double().cpu().numpy()  # [layer, 10, width]
     means = np.asarray(sums) / len(texts)
-    sha256 = fingerprint([Sample(text, "") for text in texts])
+    sha256 = fingerprint_texts([Sample(text, "") for text in texts])
     provenance = Provenance(card.name, card.revision, f"{len(texts)} {context} contexts", sha256, seed)
     tied = _is_tied(model)
     return [

@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
-from delcore.digits import PLACE_RULES, DigitVocab, number_spans, place_weights
+from delcore.digit_tokens import SPACES
+from delcore.digits import PLACE_RULES, DigitVocab, place_weights
 from delcore.errors import InputError
+from delcore.spans import number_spans
 
 LONGEST_TEXT = 2_000
 """Characters; a table of more tokens is not read by anybody."""
 
-_SPACES = str.maketrans("▁Ġ", "  ")  # SentencePiece's and byte-level vocabularies' letters for a space
 _VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"})
 
 
@@ -124,7 +125,7 @@ def _pieces(tokenizer: Any, text: str) -> tuple[list[int], list[_Piece]]:
     encoded = tokenizer(text, add_special_tokens=False, verbose=False, **options)
     ids = list(encoded["input_ids"])
     names = {index: piece for piece, index in tokenizer.get_vocab().items()}
-    words = [names.get(i, "").translate(_SPACES) for i in ids]
+    words = [names.get(i, "").translate(SPACES) for i in ids]
     if not fast:
         return ids, [_Piece(word) for word in words]
     pieces: list[_Piece] = []

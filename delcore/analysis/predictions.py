@@ -1,6 +1,5 @@
 """Every digit of some right responses with what a model expected there: the raw material of the digit measures."""
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from delcore.analysis.results import Provenance
 from delcore.arithmetic import Sample
 from delcore.errors import InputError
 from delcore.evaluate import iterate_digits
+from delcore.fingerprints import fingerprint_texts
 from delcore.models import LoadedModel
 
 SPAN_KINDS = ("number", "date", "identifier")
@@ -92,7 +92,7 @@ def predict_digits(
         place=column("place"),
         kind=kinds[sample],
         sample=sample,
-        provenance=Provenance(loaded.card.name, loaded.card.revision, data, fingerprint(samples), seed),
+        provenance=Provenance(loaded.card.name, loaded.card.revision, data, fingerprint_texts(samples), seed),
     )
 
 
@@ -104,9 +104,3 @@ def span_kind(sample: Sample) -> str:
     if sample.kind in SPAN_KINDS:
         return sample.kind
     return "date" if _DATE.search(sample.response) else "number"
-
-
-def fingerprint(samples: Sequence[Sample]) -> str:
-    """SHA-256 of prompts and responses in their order."""
-    texts = "\n".join(f"{sample.prompt!r} {sample.response!r}" for sample in samples)
-    return hashlib.sha256(texts.encode()).hexdigest()

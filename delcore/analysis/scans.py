@@ -1,6 +1,7 @@
 """Where each loss would lead, over families of true distributions, strengths α and place weights u; no model."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from delcore.analysis.places import measure_place_weights
 from delcore.analysis.records import entropy_nats
 from delcore.analysis.results import Provenance
 from delcore.arithmetic import LAWS, READINGS, Reading
+from delcore.digits import DigitVocab
 from delcore.equilibria import Equilibrium, check_law, equilibrium
 from delcore.errors import InputError
 from delcore.losses import get_loss
+from delcore.models import load_model
 
 
 def scan_equilibria(
@@ -52,6 +55,15 @@ def scan_equilibria(
     law_entropy = [entropy_nats(law.tolist()) for law in targets]
     grid = (tuple(losses), tuple(laws), tuple(alphas), tuple(us))
     return EquilibriumScan(*grid, np.array(law_entropy), entropy, kl, attained, probabilities, Provenance())
+
+
+@cache
+def digit_directions() -> Tensor:
+    """Output embeddings of the embedded base's ten digits and of one other token, for EMO's cost: [11, width]."""
+    model, tokenizer, _ = load_model("embedded")
+    ids = [*DigitVocab.from_tokenizer(tokenizer).ids, tokenizer.eos_token_id]
+    directions: Tensor = model.get_output_embeddings().weight.detach()[ids].double()
+    return directions
 
 
 def equilibrium_gaps(

@@ -69,15 +69,25 @@ def _exact(run: str) -> Fraction:
     return Fraction(_integer(whole + part), 10 ** len(part))
 
 
-def _spell_ending(value: Fraction) -> str | None:
-    """The decimal, if it ends: nothing but twos and fives in the denominator."""
+def decimal_places(value: Fraction) -> int | None:
+    """How many decimals `value` has; None where they never end, as for 1/3.
+
+    >>> decimal_places(Fraction(1, 8)), decimal_places(Fraction(1, 3))
+    (3, None)
+    """
+    # It ends where there is nothing but twos and fives in the denominator.
     rest = value.denominator
     twos = (rest & -rest).bit_length() - 1
     rest, fives = rest >> twos, 0
     while rest % 5 == 0:
         rest, fives = rest // 5, fives + 1
-    places = max(twos, fives)
-    return None if rest != 1 else _spell(_digits(value.numerator * 10**places // value.denominator), -places)
+    return max(twos, fives) if rest == 1 else None
+
+
+def _spell_ending(value: Fraction) -> str | None:
+    """The decimal, if it ends."""
+    places = decimal_places(value)
+    return None if places is None else _spell(_digits(value.numerator * 10**places // value.denominator), -places)
 
 
 def _spell_fraction(top: str, bottom: str, *, whole: str = "", scale: int = 0) -> str | None:

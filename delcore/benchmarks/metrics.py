@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+from delcore.answers.written import decimal_places
 from delcore.benchmarks.values import (
     ROUGH,
-    decimal_places,
     digits_by_place,
     exact_value,
     order_of_magnitude,

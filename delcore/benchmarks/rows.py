@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from delcore._hub import open_set
 from delcore.errors import InputError
-from delcore.sources import open_set, parse_json
+from delcore.sources import parse_json
 
 REMEDY = "The file may be cut or changed; fetch it again."
 

@@ -87,17 +87,3 @@ def digits_by_place(value: Fraction, decimals: int) -> dict[int, str]:
     written = str(Decimal(shifted)).rjust(decimals + 1, "0")
     top = len(written) - 1 - decimals
     return {top - i: digit for i, digit in enumerate(written)}
-
-
-def decimal_places(value: Fraction) -> int | None:
-    """How many decimals `value` has; None where they never end, as for 1/3.
-
-    >>> decimal_places(Fraction(1, 8)), decimal_places(Fraction(1, 3))
-    (3, None)
-    """
-    rest = value.denominator
-    twos = (rest & -rest).bit_length() - 1
-    rest, fives = rest >> twos, 0
-    while rest % 5 == 0:
-        rest, fives = rest // 5, fives + 1
-    return max(twos, fives) if rest == 1 else None

@@ -1,6 +1,7 @@
 """`delcore dashboard`."""
 
 import argparse
+import contextlib
 import importlib
 import logging
 import socket
@@ -53,11 +54,13 @@ def _run_dashboard(arguments: argparse.Namespace) -> None:
         "server.showEmailPrompt": "false",
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": "false",
+        "logger.hideWelcomeMessage": "true",  # and with it the advertisements, in the terminal and over the pages
         "client.showErrorDetails": "none",
         "runner.magicEnabled": "false",
     }
     flags |= WORKSHOP_FLAGS if arguments.workshop else {}
     command = ["run", str(app), *(f"--{name}={value}" for name, value in flags.items())]
+    sys.stderr.write(f"The dashboard: {' and '.join(addresses(arguments.host, arguments.port))}. Ctrl+C stops it.\n")
     streamlit_cli.main(command, prog_name="streamlit", standalone_mode=False)
 
 
@@ -73,6 +76,17 @@ def _load_ahead(app: Path) -> None:
         importlib.import_module("cache").load_ahead()
     finally:
         logging.disable(logging.NOTSET)
+
+
+def addresses(host: str, port: int) -> list[str]:
+    """Where browsers find it; of a server that listens everywhere, on this machine and from others of its network."""
+    if host not in ("0.0.0.0", "::"):
+        return [f"http://{f'[{host}]' if ':' in host else host}:{port}"]
+    found = [f"http://localhost:{port}"]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing; the system says which of its addresses it would use
+        found.append(f"http://{probe.getsockname()[0]}:{port}")
+    return found
 
 
 def check_port(host: str, port: int) -> None:

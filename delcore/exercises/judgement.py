@@ -69,7 +69,7 @@ def stored_readings() -> dict[str, Interval]:
     study = read_study("smollm2")
     found = {f"{loss}, {measure}": study["digits"][loss][measure]["difference_to_mle"] for loss, measure in READ}
     found[ANSWERED] = study["answers"]["gsm8k"]["del"]["change_to_mle"]["difference"]
-    return {name: Interval(one["mean"], one["low"], one["high"], one["count"]) for name, one in found.items()}
+    return {name: Interval(**one) for name, one in found.items()}
 
 
 def check_readings(answers: Any) -> Check:

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from delcore.analysis import measure_place_weights
-from delcore.digits import DigitVocab, number_spans
+from delcore.digits import DigitVocab
 from delcore.exercises.checks import UNANSWERED, Check, Mistake, check_list, first_wrong
+from delcore.spans import number_spans
 
 TEXTS = ("3.14", "2024-05-01", ".5", "1.2.3")
 WEIGHED = "123.45"

@@ -205,7 +205,11 @@ def _signed_panels(
 
 
 def panel_figure(data: list[dict[str, Any]], layout: dict[str, Any], frames: Sequence[Any] = ()) -> go.Figure:
-    """Plain traces and a layout as a figure without background or dragging."""
+    """Plain traces and a layout as a figure without background or dragging.
+
+    Plotly's check of every property takes longer than all else that a page does for a moved slider, so the figure is
+    made without it; the tests put every figure through it.
+    """
     common = {
         "barmode": "overlay",
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -213,4 +217,4 @@ def panel_figure(data: list[dict[str, Any]], layout: dict[str, Any], frames: Seq
         "hovermode": "closest",
         "dragmode": False,
     }
-    return go.Figure({"data": data, "layout": common | layout, "frames": list(frames)})
+    return go.Figure({"data": data, "layout": common | layout, "frames": list(frames)}, _validate=False)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # they load torch, which a figure must not wait for
     from delcore.analysis import LevelScan, LossPath
 
 FRAME_MS = 120
+AT_ONCE = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
 CONTROLS_PX = 116
 _PLAY = "▶ play"
 _STOP = "❚❚ stop"
@@ -94,46 +95,38 @@ def _add_controls(layout: dict[str, Any], steps: int) -> None:
     inner = layout["height"] - layout["margin"]["t"] - layout["margin"]["b"]
     layout["height"] += CONTROLS_PX
     layout["margin"]["b"] += CONTROLS_PX
-    below = -58 / inner
+    at = {"x": 0, "y": -58 / inner, "xanchor": "left", "yanchor": "top"}
+    layout["updatemenus"], layout["sliders"] = [_buttons() | at], [_slider(steps) | at]
+
+
+def _buttons() -> dict[str, Any]:
     animate = {"frame": {"duration": FRAME_MS, "redraw": True}, "fromcurrent": True, "transition": {"duration": 0}}
-    at_once = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
-    look = {"bgcolor": "rgba(128,128,128,0.12)", "bordercolor": "rgba(128,128,128,0.5)"}
     buttons = [
         {"label": _PLAY, "method": "animate", "args": [None, animate]},
-        {"label": _STOP, "method": "animate", "args": [[None], at_once]},
+        {"label": _STOP, "method": "animate", "args": [[None], AT_ONCE]},
     ]
-    layout["updatemenus"] = [
-        {
-            "type": "buttons",
-            "direction": "right",
-            "showactive": False,
-            "x": 0,
-            "y": below,
-            "xanchor": "left",
-            "yanchor": "top",
-            "pad": {"t": 8, "r": 8},
-            "buttons": buttons,
-        }
-        | look
-    ]
-    layout["sliders"] = [
-        {
-            "active": steps,
-            "x": 0,
-            "y": below,
-            "len": 1,
-            "xanchor": "left",
-            "yanchor": "top",
-            "pad": {"t": 44},
-            "currentvalue": {"visible": False},
-            "ticklen": 0,
-            "minorticklen": 0,
-            "steps": [
-                {"label": str(k) if k % 10 == 0 else "", "method": "animate", "args": [[str(k)], at_once]}
-                for k in range(steps + 1)
-            ],
-        }
-    ]
+    return {
+        "type": "buttons",
+        "direction": "right",
+        "showactive": False,
+        "pad": {"t": 8, "r": 8},
+        "buttons": buttons,
+        "bgcolor": "rgba(128,128,128,0.12)",
+        "bordercolor": "rgba(128,128,128,0.5)",
+    }
+
+
+def _slider(steps: int) -> dict[str, Any]:
+    labels = [str(k) if k % 10 == 0 else "" for k in range(steps + 1)]
+    return {
+        "active": steps,
+        "len": 1,
+        "pad": {"t": 44},
+        "currentvalue": {"visible": False},
+        "ticklen": 0,
+        "minorticklen": 0,
+        "steps": [{"label": label, "method": "animate", "args": [[str(k)], AT_ONCE]} for k, label in enumerate(labels)],
+    }
 
 
 def plot_levels(scans: "Mapping[str, LevelScan]") -> go.Figure:

@@ -1,6 +1,7 @@
 """Figures of measures over digits: lines with intervals, gaps to a reference, calibration, confusion."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 import plotly.graph_objects as go
@@ -19,6 +20,8 @@ from delcore.plots.frames import (
     points,
     zero_line,
 )
+
+Result = TypeVar("Result")
 
 
 def plot_measured(results: Mapping[str, Measured], *, reference: float | None = None) -> go.Figure:
@@ -50,10 +53,14 @@ def plot_measured(results: Mapping[str, Measured], *, reference: float | None = 
     return figure
 
 
-def _check_alike(results: Mapping[str, Measured]) -> Measured:
+def _first_of(results: Mapping[str, Result]) -> Result:
     if not results:
         raise InputError("`results` must name at least one model.")
-    first = next(iter(results.values()))
+    return next(iter(results.values()))
+
+
+def _check_alike(results: Mapping[str, Measured]) -> Measured:
+    first = _first_of(results)
     for name, result in results.items():
         if _what(result) != _what(first) or len(result.axes) != 1:
             raise InputError(f"`results` must all be {first.name} along one axis; `{name}` is {result.name}.")
@@ -100,9 +107,7 @@ def plot_calibration(results: Mapping[str, Calibration]) -> go.Figure:
     Raises:
         InputError: no results.
     """
-    if not results:
-        raise InputError("`results` must name at least one model.")
-    first = next(iter(results.values()))
+    first = _first_of(results)
     notes = [
         f"{plain_title(name)}: ECE {one.ece:.3f} (by chance {one.ece_by_chance:.3f}), Brier {one.brier.mean:.3f}"
         for name, one in results.items()

@@ -1,7 +1,7 @@
 """The figure of a sweep: every measure of its table with its difference to MLE beside it, readable on a phone."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
@@ -58,7 +58,6 @@ def plot_sweep(rows: "Sequence[Row]") -> go.Figure:
 
 def _add_panel(figure: go.Figure, number: int, found: dict[str, Interval], losses: Sequence[str], title: str) -> None:
     """One panel: losses from top to bottom, the measure from left to right. Odd numbers lie right of even ones."""
-    row, is_difference = divmod(number, 2)
     axis = "" if number == 0 else str(number + 1)
     for loss, one in found.items():
         look = look_of(loss)
@@ -73,29 +72,32 @@ def _add_panel(figure: go.Figure, number: int, found: dict[str, Interval], losse
             error_x={"array": [high - one.mean], "arrayminus": [one.mean - low], "color": look.colour},
             hovertemplate=f"{look.title}: %{{x:.4f}}, n = {one.count}<extra></extra>",
         )
+    figure.update_layout(_panel_axes(number, axis, losses, title))
+
+
+def _panel_axes(number: int, axis: str, losses: Sequence[str], title: str) -> dict[str, Any]:
+    row, is_difference = divmod(number, 2)
     top, share = 1 - row / len(AXES), LOSS_PIXELS * len(losses) / (LOSS_PIXELS * len(losses) + AXIS_PIXELS)
     order = [look_of(loss).title for loss in reversed(losses)]
-    figure.update_layout(
-        {
-            f"xaxis{axis}": {
-                "domain": [0.54, 1.0] if is_difference else [0.0, 0.46],
-                "anchor": f"y{axis}",
-                "title": {"text": title, "font": {"size": 12}},
-                "gridcolor": GRID_COLOUR,
-                "zeroline": bool(is_difference),
-                "zerolinecolor": ZERO_COLOUR,
-                "rangemode": "tozero" if is_difference else "normal",
-                "nticks": 4,
-                "tickangle": 0,
-            },
-            f"yaxis{axis}": {
-                "domain": [top - share / len(AXES), top],
-                "anchor": f"x{axis}",
-                "gridcolor": GRID_COLOUR,
-                "categoryorder": "array",
-                "categoryarray": order,
-                "range": [-0.5, len(losses) - 0.5],
-                "showticklabels": not is_difference,
-            },
-        }
-    )
+    return {
+        f"xaxis{axis}": {
+            "domain": [0.54, 1.0] if is_difference else [0.0, 0.46],
+            "anchor": f"y{axis}",
+            "title": {"text": title, "font": {"size": 12}},
+            "gridcolor": GRID_COLOUR,
+            "zeroline": bool(is_difference),
+            "zerolinecolor": ZERO_COLOUR,
+            "rangemode": "tozero" if is_difference else "normal",
+            "nticks": 4,
+            "tickangle": 0,
+        },
+        f"yaxis{axis}": {
+            "domain": [top - share / len(AXES), top],
+            "anchor": f"x{axis}",
+            "gridcolor": GRID_COLOUR,
+            "categoryorder": "array",
+            "categoryarray": order,
+            "range": [-0.5, len(losses) - 0.5],
+            "showticklabels": not is_difference,
+        },
+    }

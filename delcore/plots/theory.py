@@ -1,6 +1,6 @@
 """Figures that need no model: equilibria over a grid, pulls, place weights at the point, criterion × distance."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,7 +49,11 @@ def plot_equilibria(
     numeric = along != "laws" and None not in axis.values
     where: list[int | slice] = [law, alpha, u]
     where[AXES.index(along)] = slice(None)
-    held = [f"{a.name} {a.values[i]}" for a, i in zip(gap.axes[1:], where, strict=True) if isinstance(i, int)]
+    held = [
+        f"{one.name} {'default' if one.values[i] is None else one.values[i]}"
+        for one, i in zip(gap.axes[1:], where, strict=True)
+        if isinstance(i, int)
+    ]
     figure = framed(400, "Where each loss would lead: " + ", ".join(held), scan.caveats)
     for i, name in enumerate(scan.losses):
         x = axis.values if numeric else [category("default" if v is None else v) for v in axis.values]
@@ -122,21 +126,28 @@ def plot_place_weights(result: PlaceWeights) -> go.Figure:
     caveats = ("Jump from units to tenths: " + ", ".join(jumps),) if jumps else ()
     figure = framed(380, f"Place weights of {result.text}", caveats)
     for rule, values in zip(result.rules, result.values, strict=True):
-        colour, dash, marker = _RULE_LOOKS.get(rule, ("#2f8f83", "longdashdot", "x"))
-        figure.add_scatter(
-            x=list(range(len(result.text))),
-            y=values.tolist(),
-            mode="lines+markers",
-            name=escape_text(rule),
-            connectgaps=False,
-            line={"color": colour, "dash": dash, "width": 2},
-            marker={"symbol": marker, "size": 9},
-            hovertemplate="%{fullData.name}: %{y:.4f}<extra></extra>",
-        )
+        _add_weights(figure, rule, list(range(len(result.text))), values.tolist(), width=2, size=9)
     ticks = {"tickvals": list(range(len(result.text))), "ticktext": list(result.text)}
     figure.update_xaxes(title_text="digit, in writing order", **ticks)
-    figure.update_yaxes(title_text="place weight u (no unit)", rangemode="tozero")
     return figure
+
+
+def _add_weights(
+    figure: go.Figure, rule: str, x: list[int], y: Sequence[float | None], *, width: float, size: int
+) -> None:
+    """The weights that one rule gives to digits, with gaps where there are none."""
+    colour, dash, marker = _RULE_LOOKS.get(rule, ("#2f8f83", "longdashdot", "x"))
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="lines+markers",
+        name=escape_text(rule),
+        connectgaps=False,
+        line={"color": colour, "dash": dash, "width": width},
+        marker={"symbol": marker, "size": size, "color": colour},
+        hovertemplate="%{fullData.name}: %{y:.4f}<extra></extra>",
+    )
+    figure.update_yaxes(title_text="place weight u (no unit)", rangemode="tozero")
 
 
 def plot_number_weights(reading: "NumberReading") -> go.Figure:
@@ -144,21 +155,11 @@ def plot_number_weights(reading: "NumberReading") -> go.Figure:
     rules = list(next((token.weights for token in reading.tokens if token.digit is not None), {}))
     figure = framed(300, "", showlegend=True)
     for rule in rules:
-        colour, dash, marker = _RULE_LOOKS.get(rule, ("#2f8f83", "longdashdot", "x"))
-        figure.add_scatter(
-            x=[token.index for token in reading.tokens],
-            y=[token.weights.get(rule) for token in reading.tokens],
-            mode="lines+markers",
-            name=escape_text(rule),
-            connectgaps=False,
-            line={"color": colour, "dash": dash, "width": 1.5},
-            marker={"symbol": marker, "size": 8, "color": colour},
-            hovertemplate="%{fullData.name}: %{y:.4f}<extra></extra>",
-        )
+        weights = [token.weights.get(rule) for token in reading.tokens]
+        _add_weights(figure, rule, [token.index for token in reading.tokens], weights, width=1.5, size=8)
     ticks = [escape_text(token.text, 8) for token in reading.tokens]
     figure.update_xaxes(title_text=f"token, in reading order; n = {reading.covered} digits", tickangle=0)
     figure.update_xaxes(tickvals=list(range(len(ticks))), ticktext=ticks, showgrid=False)
-    figure.update_yaxes(title_text="place weight u (no unit)", rangemode="tozero")
     figure.update_layout(margin_t=8)
     return figure
 

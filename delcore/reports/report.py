@@ -9,13 +9,12 @@ from pathlib import Path
 from delcore.benchmarks.saved_runs import EvaluationRun, check_comparable, load_run
 from delcore.checkpoints import write_whole
 from delcore.errors import InputError
+from delcore.reports.groups import by_task, label_models
 from delcore.reports.markup import Section, render_html, render_markdown
 from delcore.reports.sections import (
     accuracy_section,
-    by_task,
     comparison_section,
     distance_section,
-    label_models,
     mean_section,
     place_sections,
     program_section,

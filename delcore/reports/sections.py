@@ -2,8 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import combinations, groupby
+from collections.abc import Sequence
+from itertools import combinations
 
 from delcore.benchmarks.metrics import (
     SHOWN_PLACES,
@@ -32,40 +32,13 @@ from delcore.reports.cells import (
     format_short,
     task_title,
 )
+from delcore.reports.groups import Labels, by_model, by_task
 from delcore.reports.markup import Section, Table
 from delcore.reports.published import NOTE, PUBLISHED, SOURCE
-
-Labels = Mapping[tuple[str, str], str]
-ModelKey = tuple[str, str]
 
 SHOWN_FORMS = 8
 FORM_LENGTH = 60
 OUTCOMES = ("ok", "no_output", "output_cut", "error", "timeout", "asked_input", "refused")
-
-
-def label_models(runs: Sequence[EvaluationRun]) -> Labels:
-    """The name of each model, with a part of its fingerprint where several have one name."""
-    models = {run.model for run in runs}
-    shared = Counter(name for name, _ in models)
-    return {
-        (name, fingerprint): name if shared[name] == 1 else f"{name} ({fingerprint[:12]})"
-        for name, fingerprint in models
-    }
-
-
-def by_task(runs: Sequence[EvaluationRun]) -> list[tuple[str, list[EvaluationRun]]]:
-    """The runs of each task, the seven first and in the paper's order."""
-    order = {task: i for i, task in enumerate(SEVEN)}
-    ordered = sorted(runs, key=lambda run: (order.get(run.task, len(order)), run.task))
-    return [(task, list(group)) for task, group in groupby(ordered, key=lambda run: run.task)]
-
-
-def by_model(runs: Sequence[EvaluationRun]) -> dict[ModelKey, dict[str, EvaluationRun]]:
-    """The run of each task for each model."""
-    found: dict[ModelKey, dict[str, EvaluationRun]] = {}
-    for run in runs:
-        found.setdefault(run.model, {})[run.task] = run
-    return found
 
 
 # ---------------------------------------------------------------- accuracy
@@ -100,19 +73,22 @@ def accuracy_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
 
 def mean_section(runs: Sequence[EvaluationRun], labels: Labels) -> Section:
     """Mean of the seven for models that answered all of them; for others what is missing."""
-    rows, missing = [], []
+    rows: list[list[str]] = []
+    missing: dict[str, list[str]] = {}
     for model, tasks in by_model(runs).items():
         lacking = [TASKS[task].title for task in SEVEN if task not in tasks or not tasks[task].records]
         if lacking:
-            missing.append(f"{labels[model]}: no mean over the seven. Missing: {', '.join(lacking)}.")
+            missing.setdefault(", ".join(lacking), []).append(labels[model])
             continue
         parts = [tasks[task] for task in SEVEN]
         means = [format_percent(mean_accuracy([run.records for run in parts], way)) for way in WAYS]
         limited = [task_title(run.task) for run in parts if run.limit is not None]
         rows.append([labels[model], *means, ", ".join(limited) or "none"])
     text = "Unweighted, in percent, with the 95 % interval of a bootstrap over the items within each task."
-    table = Table(["model", "strict", "flexible", "tasks cut to their first items"], rows) if rows else None
-    return Section("Mean of the seven, measured here", [*([text] if rows else []), *missing], table)
+    without = "; ".join(f"{', '.join(models)} (missing: {titles})" for titles, models in missing.items())
+    told = [text] * bool(rows) + [f"No mean over the seven for {without}."] * bool(missing)
+    header = ["model", "strict", "flexible", "tasks cut to their first items"]
+    return Section("Mean of the seven, measured here", told, Table(header, rows) if rows else None)
 
 
 def published_section() -> Section:

@@ -5,7 +5,6 @@ of the embeddings were known.
 """
 
 import csv
-import hashlib
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from delcore.errors import InputError
+from delcore.fingerprints import fingerprint_file
 from delcore.intervals import CONFIDENCE, Interval, t_interval
 
 NEGLIGIBLE_NATS = 0.02
@@ -66,7 +66,7 @@ def read_evidence(folder: Path) -> Evidence:
     files = [file for name in FILES for file in sorted(folder.glob(f"*/{name}"))]
     if not files:
         raise InputError(f"There are no studies in {folder}; run those of `python -m delcore.studies --help` first.")
-    fingerprints = {f"{file.parent.name}/{file.name}": hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    fingerprints = {f"{file.parent.name}/{file.name}": fingerprint_file(file) for file in files}
     studies = {one.parent.name: json.loads(one.read_text(encoding="utf-8")) for one in files if one.suffix == ".json"}
     return Evidence(studies, {one.parent.name: _read_runs(one) for one in files if one.suffix == ".csv"}, fingerprints)
 
@@ -197,8 +197,3 @@ def budget(study: Mapping[str, Any]) -> str:
     settings = study["settings"]
     seeds = max(row["value"]["count"] for row in study["rows"])
     return f"embedded model, {seeds} seeds, {settings['steps']} steps of {settings['batch_size']} samples"
-
-
-def stored_interval(content: Mapping[str, Any]) -> Interval:
-    """An interval as studies write it."""
-    return Interval(*(content[name] for name in ("mean", "low", "high", "count")))

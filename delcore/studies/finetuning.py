@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from delcore.analysis.results import measuring_versions
-from delcore.analysis.scans import equilibrium_gaps, scan_equilibria
+from delcore.analysis.scans import digit_directions, equilibrium_gaps, scan_equilibria
 from delcore.analysis.strength import match_alphas, measure_strength
 from delcore.arithmetic import DESIGN_LAW, LAWS, arithmetic_sample
 from delcore.checkpoints import write_json
-from delcore.digits import DigitVocab
 from delcore.errors import InputError
 from delcore.losses import LOSSES
 from delcore.models import LoadedModel, load_model
@@ -217,11 +216,7 @@ def goal_of(variant: Variant, ratio: float, seeds: Sequence[int]) -> dict[str, f
     """
     if variant.options.get("dot"):
         return None
-    embedding = None
-    if variant.loss == "emo":
-        model, tokenizer, _ = load_model("embedded")
-        ids = [*DigitVocab.from_tokenizer(tokenizer).ids, tokenizer.eos_token_id]
-        embedding = model.get_output_embeddings().weight.detach()[ids].double()
+    embedding = digit_directions() if variant.loss == "emo" else None
     alpha = LOSSES[variant.loss].alpha if variant.alpha is None else variant.alpha
     scaled = None if alpha is None else alpha * ratio
     differ = variant.options_of(seeds[0]) != variant.options

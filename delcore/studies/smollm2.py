@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from delcore.adapters import ADAPTER_RECORD, read_record
 from delcore.arithmetic import Sample
 from delcore.benchmarks.metrics import accuracy, compare, measure_distances, unread_share
 from delcore.benchmarks.runner import evaluate_model
@@ -25,11 +26,11 @@ from delcore.benchmarks.settings import EvaluationConfig
 from delcore.checkpoints import write_json
 from delcore.config import TrainConfig
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
+from delcore.fingerprints import fingerprint_samples
 from delcore.intervals import Interval, bootstrap_ratio
-from delcore.models import ADAPTER_RECORD, LoadedModel, load_model, read_record
+from delcore.models import LoadedModel, load_model
 from delcore.recipes import config_from
 from delcore.run_logs import METRICS
-from delcore.runs import fingerprint
 from delcore.sources import load_samples
 from delcore.sweep import finished_record
 from delcore.train import finetune_to_end
@@ -141,7 +142,7 @@ def keep_adapter(run: Path, out: Path) -> None:
 def digit_sums(file: Path, source: str, samples: Sequence[Sample]) -> NDArray[np.float64]:
     """`measure_digits_by_sample`, kept in a file that names the weights and samples it was measured with."""
     loaded = load_model(source)
-    key = {"revision": loaded.card.revision, "items": len(samples), "data_sha256": fingerprint(samples)}
+    key = {"revision": loaded.card.revision, "items": len(samples), "data_sha256": fingerprint_samples(samples)}
     found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
     if not isinstance(found, dict) or found["key"] != key:
         found = {"key": key, "sums": measure_digits_by_sample(loaded, samples).tolist()}

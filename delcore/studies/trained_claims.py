@@ -30,7 +30,6 @@ from delcore.studies.evidence import (
     negligible,
     runs_of,
     sizes_of_change,
-    stored_interval,
     value_of,
 )
 from delcore.studies.stored import SOLVED
@@ -186,13 +185,17 @@ def beside_gentle(evidence: Evidence) -> str:
 def beside_accuracy(evidence: Evidence) -> str:
     """The shares themselves, SmolLM2's answers, and the budget."""
     runs = runs_of(evidence, "losses")
-    own = {group: value_of(runs, "del", [group], "exact_match") for group in SOLVED}
-    shares = ", ".join(f"{group} {sum(values.values()) / len(values):.3f}" for group, values in own.items())
-    right = stored_interval(evidence.studies["smollm2"]["answers"]["gsm8k"]["del"]["change_to_mle"]["difference"])
+    right = Interval(**evidence.studies["smollm2"]["answers"]["gsm8k"]["del"]["change_to_mle"]["difference"])
     return (
-        f"DEL answers exactly: {shares}; on GSM8K SmolLM2 under DEL less under MLE {interval_text(right)} "
+        f"DEL answers exactly: {_exact_shares(runs)}; on GSM8K SmolLM2 under DEL less under MLE {interval_text(right)} "
         f"[at our scale only; {_budgets(evidence)}]"
     )
+
+
+def _exact_shares(runs: Runs) -> str:
+    """How many of each group DEL answers exactly, as a mean over seeds."""
+    own = {group: value_of(runs, "del", [group], "exact_match") for group in SOLVED}
+    return ", ".join(f"{group} {sum(values.values()) / len(values):.3f}" for group, values in own.items())
 
 
 def beside_distance(evidence: Evidence) -> str:
@@ -208,9 +211,8 @@ def beside_ablations(evidence: Evidence) -> str:
     names = ("del", "del-distance-l1", "del-place-none", "del-place-integer")
     pulls = {one["name"]: one["pull"] for one in study["variants"]}
     pulled = ", ".join(f"{name} {pulls[name]:.3g}" for name in names)
-    own = {group: value_of(runs, "del", [group], "exact_match") for group in SOLVED}
-    shares = ", ".join(f"{group} {sum(values.values()) / len(values):.3f}" for group, values in own.items())
-    return f"exact match of DEL: {shares}; strengths not matched, pull at the base: {pulled} [{budget(study)}]"
+    own = f"exact match of DEL: {_exact_shares(runs)}"
+    return f"{own}; strengths not matched, pull at the base: {pulled} [{budget(study)}]"
 
 
 # ---------------------------------------------------------------- parts
@@ -233,7 +235,7 @@ def _strength(evidence: Evidence, variant: str, strength: str) -> str:
 
 
 def _smollm2(evidence: Evidence, loss: str, measure: str) -> Interval:
-    return stored_interval(evidence.studies["smollm2"]["digits"][loss][measure]["difference_to_mle"])
+    return Interval(**evidence.studies["smollm2"]["digits"][loss][measure]["difference_to_mle"])
 
 
 def _title(variant: str) -> str:

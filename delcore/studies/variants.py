@@ -18,15 +18,14 @@ from delcore.arithmetic import Sample, heldout_problems
 from delcore.checkpoints import write_json, write_whole
 from delcore.config import TrainConfig
 from delcore.evaluate import ReadingMeasure, measure_exact_match, measure_readings
+from delcore.fingerprints import fingerprint_samples
 from delcore.intervals import Interval, t_interval
 from delcore.models import LoadedModel, load_model
 from delcore.recipes import config_from
-from delcore.runs import fingerprint
-from delcore.sweep import finish_run
+from delcore.sweep import REFERENCE, finish_run
 
 logger = logging.getLogger("delcore.studies")
 
-REFERENCE = "mle"
 PROBLEMS: Mapping[str, tuple[str, ...]] = {
     "integers": ("addition", "subtraction", "product", "word problem"),
     "decimals": ("decimal",),
@@ -103,7 +102,7 @@ def run_variant(variant: Variant, seed: int, budget: Budget) -> dict[str, Any]:
     key |= {"steps": budget.steps, "heldout": budget.heldout, "batch_size": budget.batch_size}
     problems = {group: draw_problems(group, budget.heldout) for group in PROBLEMS}
     key |= {"base": load_model(config.model).card.revision, "problems": sum(map(len, problems.values()))}
-    key |= {"problems_sha256": fingerprint(one for samples in problems.values() for one in samples)}
+    key |= {"problems_sha256": fingerprint_samples(one for samples in problems.values() for one in samples)}
     if file.is_file():
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if found["key"] == key:

@@ -26,9 +26,7 @@ from delcore.programs import check_sandbox
 from tests.benchmarks.files_for_tests import LOCAL, write_all
 from tests.benchmarks.runs_for_tests import write_run
 from tests.models_for_tests import save_tiny, tiny_loaded
-from tests.processes_for_tests import end_python, start_python
-
-LAUNCH = Path(delcore.__file__).parent / "launch" / "several_gpus.yaml"
+from tests.processes_for_tests import LAUNCH, end_python, start_python
 
 
 @pytest.fixture

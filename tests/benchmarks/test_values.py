@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from delcore.answers.written import decimal_places
 from delcore.benchmarks.values import (
-    decimal_places,
     digits_by_place,
     exact_value,
     order_of_magnitude,

@@ -9,8 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from delcore.digits import IGNORE, DigitVocab
 from delcore.errors import InputError
-from delcore.losses import LOSSES, numeric_loss
-from delcore.losses import lean as lean_module
+from delcore.losses import LOSSES, _chunks, numeric_loss
 from delcore.losses.lean import head_of, lean_loss
 from tests.models_for_tests import tiny_model
 
@@ -32,7 +31,7 @@ VARIANTS = [(name, {}) for name in LOSSES] + [
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(lean_module, "CHUNK_BYTES", 4 * COLUMNS * 16)
+    monkeypatch.setattr(_chunks, "CHUNK_BYTES", 4 * COLUMNS * 16)
 
 
 def draw(dtype=torch.float64, seed=0):

@@ -8,7 +8,7 @@ import pytest
 from delcore import InputError
 from delcore.benchmarks.metrics import compare
 from delcore.benchmarks.saved_runs import load_run
-from delcore.benchmarks.tasks import SEVEN
+from delcore.benchmarks.tasks import SEVEN, TASKS
 from delcore.reports.published import PUBLISHED
 from delcore.reports.report import build_sections, write_report
 from delcore.reports.sections import unread_form
@@ -113,13 +113,17 @@ def test_mean_is_told_only_where_all_seven_are_there(tmp_path):
     assert len(section("Comparison", *folders[:2]).text) == 1
     less = section("Mean of the seven, measured here", *folders[2:])
     assert less.table is None
-    assert less.text == [f"{name}: no mean over the seven. Missing: GSM8K." for name in "ab"]
+    assert less.text == ["No mean over the seven for a, b (missing: GSM8K)."]
+    uneven = section("Mean of the seven, measured here", *folders[2:-1])
+    assert uneven.text == [
+        f"No mean over the seven for a (missing: GSM8K); b (missing: GSM8K, {TASKS[SEVEN[-1]].title})."
+    ]
 
 
 def test_math_500_does_not_stand_for_math(tmp_path):
     tasks = [task if task != "math" else "math500" for task in SEVEN]
     folders = [write_run(tmp_path / task, records("42"), task=task) for task in tasks]
-    assert section("Mean of the seven, measured here", *folders).text[0].endswith("Missing: MATH.")
+    assert section("Mean of the seven, measured here", *folders).text[0].endswith(" (missing: MATH).")
 
 
 def test_every_report_says_how_its_runs_were_made(pair, tmp_path):
