@@ -80,7 +80,8 @@ def show_runs(runs: Sequence[Any], problems: Sequence[str]) -> None:
     if measured:
         _show_accuracy(measured, "runs")
         st.caption("Wilson's 95 % intervals over items; where they overlap, a paired difference may still be clear.")
-    parts.show_table([_row(*pair) for pair in zip(labels, chosen, strict=True)], COLUMNS, "Accuracy of each run")
+    rows = [_row(*pair) for pair in zip(labels, chosen, strict=True)]
+    parts.show_table(rows, COLUMNS, "Accuracy of each run", saved="delcore-accuracy")
     show_comparison(chosen)
     show_places(dict(zip(labels, chosen, strict=True)))
     show_items(dict(zip(labels, chosen, strict=True)), way)
@@ -90,7 +91,7 @@ def _labels(runs: Sequence[Any]) -> list[str]:
     """The models' names; with the folder's where several runs have one name."""
     names = [str(run.header["model"]) for run in runs]
     return [
-        name if names.count(name) == 1 else f"{run.path.parent.name}/{run.path.name}: {name}"
+        name if names.count(name) == 1 else parts.whole_text(f"{run.path.parent.name}/{run.path.name}: {name}")
         for name, run in zip(names, runs, strict=True)
     ]
 
@@ -113,10 +114,11 @@ def show_comparison(runs: Sequence[Any]) -> None:
     try:
         section = cache_results.compare_evaluations(finished)
     except InputError as error:
-        st.text(f"No paired differences: {error}")
+        st.text(parts.whole_text(f"No paired differences: {error}"))
         return
     rows = [dict(zip(section.table.header, row, strict=True)) for row in section.table.rows]
     st.dataframe(rows, hide_index=True, width="stretch", alt="Paired differences between the models")
+    parts.offer_csv(rows, "delcore-differences")
     st.caption(section.text[0])
 
 

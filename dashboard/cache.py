@@ -10,14 +10,21 @@ import gc
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import streamlit as st
 
+from delcore.errors import InputError
 from delcore.models import EMBEDDED_DIR, EMBEDDED_NAMES
 from delcore.studies.stored import studies_folder
 from delcore.workshop import is_workshop, refuse_in_workshop
+
+Answer = TypeVar("Answer")
+
+EMBEDDED = ("embedded", *(f"embedded:{member}" for member in EMBEDDED_NAMES))
+"""Names of the embedded family, as a user writes them."""
 
 OPENING_FILE = EMBEDDED_DIR / "opening.json"
 _models = threading.RLock()
@@ -57,9 +64,10 @@ def _probe_family(prompt: str, continuation: str, revision: str) -> dict[str, An
 
 def write_on(prompt: str, writer: str) -> str:
     """What a model writes after a prompt: a member of the family, or another model by its name."""
-    if writer not in EMBEDDED_NAMES:
-        refuse_in_workshop("Other models")
-    return _write_on(prompt, writer, _revision_of(writer))
+    if writer in EMBEDDED_NAMES:
+        return _write_on(prompt, writer, _family_revision())
+    refuse_in_workshop("Other models")
+    return _asked(writer, lambda: _write_on(prompt, writer, _stamp_of_name(writer)))
 
 
 @st.cache_data(max_entries=128, show_spinner="The model writes on …")
@@ -72,8 +80,25 @@ def _write_on(prompt: str, writer: str, revision: str) -> str:
         return continue_greedily(chosen.model, chosen.tokenizer, prompt)
 
 
-def _revision_of(name: str) -> str:
-    return _family_revision() if name in EMBEDDED_NAMES else stamp_of(Path(os.path.expanduser(name)))
+def _stamp_of_name(name: str) -> str:
+    return stamp_of(Path(os.path.expanduser(name)))
+
+
+def _asked(name: str, ask: Callable[[], Answer]) -> Answer:
+    """What another model or tokenizer answers.
+
+    A folder may load whose files do not fit together, and then anything may be raised where it is used.
+
+    Raises:
+        InputError: whatever went wrong, in one line.
+    """
+    try:
+        return ask()
+    except InputError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{name!r:.200} cannot be used ({type(error).__name__}: {reason}). Fetch it again.") from error
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
@@ -96,7 +121,7 @@ def load_ahead() -> None:
 def probe_other(name: str, text: str) -> dict[str, Any]:
     """What one more model, by folder, .gguf file or hub id, says of the token after a text; never in a workshop."""
     refuse_in_workshop("Other models")
-    return _probe_other(name, text, _revision_of(name))
+    return _asked(name, lambda: _probe_other(name, text, _stamp_of_name(name)))
 
 
 @st.cache_data(max_entries=128, show_spinner="Asking the other model; a .gguf file is converted once …")
@@ -122,15 +147,16 @@ def known_adapters() -> list[str]:
 
 def names_in_links() -> dict[str, str]:
     """What an address may call a model that these pages know, with its name: no path of this machine is told."""
-    embedded = {name: name for name in ("embedded", *(f"embedded:{member}" for member in EMBEDDED_NAMES))}
+    embedded = {name: name for name in EMBEDDED}
     return embedded if is_workshop() else embedded | {short_name(path): path for path in known_adapters()}
 
 
 def read_numbers(name: str, text: str) -> Any:
-    """A `delcore.analysis.NumberReading` of a text under a model's tokenizer; "embedded" is the family's."""
-    if name != "embedded":
-        refuse_in_workshop("Other tokenizers")
-    return _read_numbers(name, text, "" if name == "embedded" else _revision_of(name))
+    """A `delcore.analysis.NumberReading` of a text under a model's tokenizer; the family's is open to a workshop."""
+    if name in EMBEDDED:
+        return _read_numbers(name, text, "")
+    refuse_in_workshop("Other tokenizers")
+    return _asked(name, lambda: _read_numbers(name, text, _stamp_of_name(name)))
 
 
 @st.cache_data(max_entries=128, show_spinner="Reading the numbers; another model's tokenizer is loaded once …")
@@ -184,7 +210,7 @@ def stamp_of(path: Path) -> str:
 def measure_embeddings(name: str) -> list[dict[str, Any]]:
     """Rows of a model that the user names, as `delcore.studies.embeddings` writes them; never in a workshop."""
     refuse_in_workshop("Other models")
-    return _measure_embeddings(name, stamp_of(Path(os.path.expanduser(name))))
+    return _asked(name, lambda: _measure_embeddings(name, _stamp_of_name(name)))
 
 
 @st.cache_data(max_entries=16, show_spinner="Reading the embeddings; a .gguf file is converted once …")

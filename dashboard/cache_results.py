@@ -5,11 +5,13 @@ Files are keyed by size and time, so what is written or replaced on disk is read
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 from cache import stamp_of
+from parts import whole_text
 
 from delcore import run_logs
 from delcore.errors import InputError
@@ -119,12 +121,12 @@ def stored_logs() -> list[run_logs.RunLog]:
 @st.cache_resource(max_entries=4, show_spinner="Reading the logs …")
 def _read_logs(folder: str, stamp: str) -> Any:
     path = Path(folder)
-    logs = run_logs.read_logs(path)
+    logs = sendable(run_logs.read_logs(path))
     if not (path / run_logs.TABLE).is_file():
         return logs, None
     from delcore.sweep import read_table
 
-    return logs, read_table(path)
+    return logs, sendable(read_table(path))
 
 
 def read_evaluations(folder: str) -> Any:
@@ -148,7 +150,7 @@ def _read_evaluations(folder: str, stamp: str) -> Any:
     runs, problems = [], []
     for path in find_runs(Path(folder)):
         try:
-            runs.append(read_run(path))
+            runs.append(sendable(read_run(path)))
         except InputError as error:
             problems.append(str(error))
     return runs, problems
@@ -162,7 +164,8 @@ def compare_evaluations(runs: Sequence[Any]) -> Any:
     """
     from delcore.benchmarks.saved_runs import HEADER, RECORDS
 
-    return _compare_evaluations(" ".join(stamp_of(run.path / name) for run in runs for name in (HEADER, RECORDS)), runs)
+    stamps = [f"{run.path}:{stamp_of(run.path / HEADER)}:{stamp_of(run.path / RECORDS)}" for run in runs]
+    return _compare_evaluations(whole_text(" ".join(stamps)), runs)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Comparing the models …")
@@ -192,6 +195,21 @@ def _folder(name: str) -> Path:
 
 def _stamp_below(path: Path, *names: str) -> str:
     """Changes when a file of one of these names, in a folder or in one right below it, is written or replaced."""
-    return " ".join(
-        f"{file}:{stamp_of(file)}" for name in names for at in (name, f"*/{name}") for file in path.glob(at)
-    )
+    found = (f"{file}:{stamp_of(file)}" for name in names for at in (name, f"*/{name}") for file in path.glob(at))
+    return whole_text(" ".join(found))
+
+
+def sendable(value: Any) -> Any:
+    """What was read from files, with every text in it as `whole_text` makes it: no browser takes half of a pair.
+
+    Paths stay as they are, for they still lead to the files.
+    """
+    if isinstance(value, str):
+        return whole_text(value)
+    if isinstance(value, dict):
+        return {sendable(key): sendable(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(sendable(one) for one in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: sendable(getattr(value, field.name)) for field in fields(value)})
+    return value

@@ -72,8 +72,8 @@ def _row(name: str, facts: Facts, reference: list[float], seed: int) -> dict[str
 
 
 def all_others() -> list[str]:
-    """Names of the other models; none in a workshop."""
-    return [] if is_workshop() else st.session_state.others
+    """Names of the other models, as they are read; none in a workshop."""
+    return [] if is_workshop() else list(dict.fromkeys(name.strip() for name in st.session_state.others))
 
 
 def writers() -> list[str]:
@@ -135,12 +135,17 @@ def _ask_others_names() -> None:
         f"Other models, at most {MOST_OTHERS}: a folder, a .gguf file or a hub id",
         [*cache.known_adapters(), *(name for name in st.session_state.others if name not in cache.known_adapters())],
         key="others",
-        format_func=cache.short_name,
+        format_func=_option,
         accept_new_options=True,
         max_selections=MOST_OTHERS,
         placeholder="Type a name and press Enter, or pick an adapter of SmolLM2",
         help="The adapters of SmolLM2 need their base once: add its .gguf file first, which converts it.",
     )
+
+
+def _option(name: str) -> str:
+    """What a name is called in the list: the same at every run, for the browser sends this and not the name."""
+    return cache.short_name(name) if name in cache.known_adapters() else name
 
 
 def _written_by(name: str) -> str:

@@ -27,8 +27,8 @@ from delcore.errors import InputError
 from delcore.models import is_hub_id
 from delcore.workshop import is_workshop
 
-LONGEST = 2_000
-"""Characters of one value; servers and browsers cut addresses that are much longer."""
+LONGEST = 2_048
+"""Characters of one value, as many as the family reads; servers and browsers cut addresses that are much longer."""
 
 NONE = "-"
 """Stands for an empty choice; some programs drop entries without a value."""

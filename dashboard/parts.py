@@ -8,6 +8,7 @@ Markdown.
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,8 @@ STYLE = """
 .st-key-strip button p, .st-key-strip .stText, .st-key-strip .stText * { font-family: monospace; font-size: 1rem; }
 .st-key-strip .stText, .st-key-strip .stText * { white-space: break-spaces; }
 .st-key-strip .stText { padding: 0 .4rem; }
+/* Its file would hold formulas as they were typed; `as_csv` takes their sting. */
+[data-testid="stElementToolbarButton"]:has([aria-label^="Download as CSV"]) { display: none; }
 [class*="st-key-step-"] p { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 .st-key-formulas .katex { font-size: 1em; }
 .st-key-pair { align-items: flex-start; }
@@ -63,7 +66,12 @@ def show_problem(what: str, error: Exception) -> None:
     """A fixed headline and the error's own line, which may quote the user and so is plain text."""
     with st.container(gap="xsmall"):  # without a key, for a page may have several problems
         st.error(what, icon=":material/error:")
-        st.text(str(error))
+        st.text(whole_text(str(error)))
+
+
+def whole_text(text: str) -> str:
+    """Text that can be sent: half a pair, as names of files and damaged logs may hold, becomes a question mark."""
+    return text.encode(errors="replace").decode()
 
 
 def ask_folder(label: str, key: str) -> str:
@@ -74,17 +82,31 @@ def ask_folder(label: str, key: str) -> str:
     return name
 
 
+_JOINTS = re.compile(r"(?<=[:@])|(?<=[-<>~])(?=[-=>])|(?i:(?<=www)(?=\.))")
+"""Where addresses, `:material/…:` and arrows such as `->` are put together."""
+
+
 def escape_markdown(text: str) -> str:
-    """Text for a label that reads Markdown, so that it stands there letter by letter."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-!|<>~$:&." else c for c in text)
+    """Text for a label that reads Markdown, so that it stands there letter by letter, on one line.
+
+    Streamlit looks for addresses, icons and arrows after Markdown has been read, when backslashes are gone; a joiner
+    that nobody sees keeps their parts from each other.
+    """
+    line = _JOINTS.sub("\N{WORD JOINER}", " ".join(text.splitlines()))
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-!|<>~$:&.@" else c for c in line)
 
 
 def show_table(
-    rows: list[dict[str, Any]], columns: dict[str, tuple[str, str | None, str]], alt: str, *, wide: str = ""
+    rows: list[dict[str, Any]],
+    columns: dict[str, tuple[str, str | None, str]],
+    alt: str,
+    *,
+    wide: str = "",
+    saved: str = "",
 ) -> None:
     """Rows as a table; `columns` maps a key to its title, number format (None for text) and explanation.
 
-    The column `wide` has long texts.
+    The column `wide` has long texts. `saved` is the name of a CSV file, where the page offers none that holds them.
     """
     config = {
         key: st.column_config.NumberColumn(title, format=form, help=about)
@@ -101,6 +123,17 @@ def show_table(
         alt=alt,
         placeholder="–",
     )
+    if saved:
+        offer_csv([{key: row.get(key) for key in columns} for row in rows], saved)
+
+
+def offer_csv(rows: list[dict[str, Any]], name: str, *, quiet: bool = True) -> None:
+    """The button that saves rows as `name`.csv."""
+    kind = "tertiary" if quiet else "secondary"
+    file, icon = f"{name}.csv", ":material/download:"
+    st.download_button(
+        "CSV", as_csv(rows), file, "text/csv", key=f"csv-{name}", icon=icon, type=kind, on_click="ignore"
+    )
 
 
 def show_take_away(rows: list[dict[str, Any]], whole: Any, name: str, code: str) -> None:
@@ -113,9 +146,8 @@ def show_take_away(rows: list[dict[str, Any]], whole: Any, name: str, code: str)
         code: a script that makes the same numbers.
     """
     with st.container(horizontal=True, vertical_alignment="center", key=f"take-{name}"):
-        icon = ":material/download:"
-        st.download_button("CSV", as_csv(rows), f"{name}.csv", "text/csv", icon=icon, on_click="ignore")
-        text = json.dumps(whole, ensure_ascii=False, indent=1)
+        offer_csv(rows, name, quiet=False)
+        text, icon = json.dumps(whole, ensure_ascii=False, indent=1), ":material/download:"
         st.download_button("JSON", text, f"{name}.json", "application/json", icon=icon, on_click="ignore")
         with st.popover("Copy as Python", icon=":material/code:", width="content"):
             st.code(code, language="python", wrap_lines=False, width=560)
@@ -130,14 +162,18 @@ def show_take_away(rows: list[dict[str, Any]], whole: Any, name: str, code: str)
         )
 
 
+FORMULA_SIGNS = tuple("=+-@\t\r\n＝＋－＠")
+"""What a formula begins with, in some spreadsheet; some drop a line's end or read the wide signs of East Asia."""
+
+
 def as_csv(rows: list[dict[str, Any]]) -> str:
     """Rows as CSV. A spreadsheet reads a text that begins like a formula as one, so such a text gets a quote before."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]))
+    writer = csv.DictWriter(out, list(rows[0]) if rows else [])
     writer.writeheader()
     writer.writerows({key: _as_text(value) for key, value in row.items()} for row in rows)
     return out.getvalue()
 
 
 def _as_text(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) else value

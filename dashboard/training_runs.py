@@ -8,7 +8,7 @@ import streamlit as st
 
 from delcore import plots
 from delcore.errors import InputError
-from delcore.run_logs import terms_of
+from delcore.run_logs import MOST_TERMS, terms_of
 from delcore.workshop import is_workshop
 
 COLUMNS = {
@@ -45,18 +45,21 @@ def show_stored(logs: list[Any]) -> None:
 
 def show_logs(logs: list[Any], table: list[Any] | None) -> None:
     """All terms, the sweep's means, and a table of the runs."""
+    terms = terms_of(logs)
     parts.show_panels(
-        lambda columns: plots.plot_logs(logs, terms_of(logs), columns=columns),
+        lambda columns: plots.plot_logs(logs, terms[:MOST_TERMS], columns=columns),
         "terms",
-        f"Every logged term of {len(logs)} runs along the optimiser steps",
+        f"Logged terms of {len(logs)} runs along the optimiser steps",
         columns=(3, 1),
     )
+    if len(terms) > MOST_TERMS:
+        st.caption(f"These are the first {MOST_TERMS} of {len(terms)} logged terms.")
     if table:
         st.markdown("**Sweep**: means over seeds on held-out samples, and paired differences to MLE")
         alt = "Means over seeds with 95 % intervals, and differences to MLE"
         parts.show_figure(plots.untitled(plots.plot_sweep(table)), "sweep", alt)
         st.caption("95 % t-intervals over seeds; none where there is one seed.")
-    parts.show_table([_row(log) for log in logs], COLUMNS, "State and last values of each run")
+    parts.show_table([_row(log) for log in logs], COLUMNS, "State and last values of each run", saved="delcore-runs")
 
 
 def _row(log: Any) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def open_set(name: str, config: str | None, split: str, *, local: bool = False, 
     try:
         import datasets
     except ImportError:
-        raise InputError(f'Reading {name} needs a package more: pip install -e ".[train]"') from None
+        raise InputError(f"Reading {name} needs a package more: pip install datasets") from None
     saved = [folder for folder in (Path(name), Path(name, split)) if local and (folder / "state.json").is_file()]
     try:
         with _quiet_datasets(datasets, local=local):

@@ -44,10 +44,13 @@ def look_of(name: str) -> Look:
 
 
 def escape_text(text: str, longest: int = 40) -> str:
-    """Text as a figure shows it letter by letter: no tags, no LaTeX, one line, at most `longest` characters."""
+    """Text as a figure shows it letter by letter: no tags, no LaTeX, no value of Plotly's own, such as `%{y}`.
+
+    One line, at most `longest` characters.
+    """
     line = "".join(c if c.isprintable() else " " for c in text)
     line = line if len(line) <= longest else f"{line[: longest - 1]}…"
-    return html.escape(line, quote=False).replace("$", "&#36;")
+    return html.escape(line, quote=False).replace("$", "&#36;").replace("%{", "&#37;{")
 
 
 def heading(name: str, note: str | None) -> str:

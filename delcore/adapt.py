@@ -25,7 +25,7 @@ def add_lora(model: Any, config: TrainConfig) -> Any:
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:
-        raise InputError('`--lora-rank` needs a package more: pip install -e ".[train]"') from None
+        raise InputError("`--lora-rank` needs a package more: pip install peft") from None
     width = model.get_input_embeddings().weight.shape[1]
     if config.lora_rank > width:
         raise InputError(f"`--lora-rank` must be at most the model's width, {width}; got {config.lora_rank}.")

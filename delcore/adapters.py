@@ -42,7 +42,7 @@ def load_adapter(path: Path, load_model: LoadModel) -> tuple[Any, Any]:
     try:
         from peft import PeftModel
     except ImportError:
-        raise InputError(f'{path} holds LoRA adapters; they need a package more: pip install -e ".[train]"') from None
+        raise InputError(f"{path} holds LoRA adapters; they need a package more: pip install peft") from None
     base, tokenizer, _ = _load_base(path, load_model)
     try:
         with without_peft_warning():

@@ -32,6 +32,9 @@ Pair = tuple[tuple[float, float | None], tuple[float, float | None]]
 
 BASELINE = "cross-entropy on full logits"
 
+SMALLEST_PEAK = 8 * 2**20
+"""Bytes below which a peak tells more of the process than of the loss."""
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -85,7 +88,7 @@ class Ratio:
     """Ratio of seconds: median, lowest, highest."""
 
     memory: tuple[float, float, float] | None
-    """Ratio of peak memory beyond the inputs, likewise; None where it cannot be measured."""
+    """Ratio of peak memory beyond the inputs, likewise; None where it cannot be measured, or is too small to be."""
 
 
 def bench_losses(losses: Sequence[str], sizes: Sizes, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
@@ -101,9 +104,12 @@ def bench_losses(losses: Sequence[str], sizes: Sizes, progress: Callable[[str], 
     rounds: list[list[Pair]] = []
     for number in range(sizes.rounds + 1):
         gc.collect()
-        rounds.append([(_measure(variants[b], sizes.device), _measure(variants[a], sizes.device)) for a, b in pairs])
-        if progress:
-            progress(f"round {number}/{sizes.rounds}" + ("  (warm-up)" if number == 0 else ""))
+        rounds.append([])
+        for i, (name, against) in enumerate(pairs):
+            rounds[-1].append((_measure(variants[against], sizes.device), _measure(variants[name], sizes.device)))
+            if progress:
+                which = f"round {number} of {sizes.rounds}" if number else "warm-up"
+                progress(f"{which}, pair {i + 1} of {len(pairs)}: {name}")
     ratios = [_ratio(*pair, [one[i] for one in rounds[1:]]) for i, pair in enumerate(pairs)]
     return {"sizes": asdict(sizes), "machine": machine(sizes.device), "ratios": [asdict(ratio) for ratio in ratios]}
 
@@ -223,8 +229,9 @@ def _resident(field: str) -> float:
 
 def _ratio(name: str, against: str, pairs: Sequence[Pair]) -> Ratio:
     seconds = [mine[0] / theirs[0] for theirs, mine in pairs]
-    memory = [mine[1] / theirs[1] for theirs, mine in pairs if mine[1] is not None and theirs[1]]
-    return Ratio(name, against, spread(seconds), spread(memory) if memory else None)
+    peaks = [(mine[1], theirs[1]) for theirs, mine in pairs if mine[1] is not None and theirs[1] is not None]
+    measured = bool(peaks) and min(min(pair) for pair in peaks) >= SMALLEST_PEAK
+    return Ratio(name, against, spread(seconds), spread([a / b for a, b in peaks]) if measured else None)
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
@@ -238,7 +245,9 @@ def format_bench(result: dict[str, Any]) -> str:
     for ratio in result["ratios"]:
         columns = [format_spread(ratio[key]) for key in ("time", "memory")]
         lines.append(f"{ratio['name']:<28}{ratio['against']:<32}{columns[0]:<24}{columns[1]}")
-    return format_ratios(result["machine"], result["sizes"], lines, note="; memory beyond the inputs")
+    return format_ratios(
+        result["machine"], result["sizes"], lines, note="; memory beyond the inputs, – where too small to measure"
+    )
 
 
 def format_ratios(machine: str, settings: Mapping[str, Any], lines: Sequence[str], *, note: str = "") -> str:

@@ -133,6 +133,7 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> Any:
     """
     name = os.fspath(name_or_path)
     if _is_embedded(name):
+        _member_of(name)
         return byte_tokenizer()
     if name.strip() and not name.endswith(".gguf") and is_hub_id(name):
         return tokenizer_alone(name, name, local_files_only=not hub_reachable())
@@ -190,13 +191,10 @@ def load_embedded(name: str, folder: Path = EMBEDDED_DIR) -> LoadedModel:
     """A member of the embedded family, "embedded[:LOSS]", or its untrained shape, "scratch"."""
     from transformers import LlamaForCausalLM
 
-    kind, _, member = name.partition(":")
-    if kind == "scratch":
+    member = _member_of(name)
+    if not member:
         model = LlamaForCausalLM(scratch_config())
         return LoadedModel(model, byte_tokenizer(), _card(model, name, "embedded", revision="untrained"))
-    member = member or "base"
-    if member not in EMBEDDED_NAMES:
-        raise InputError(f"`--model` embedded:NAME must name one of {', '.join(EMBEDDED_NAMES)}; got {member!r}.")
     from safetensors.torch import load_file
 
     model = LlamaForCausalLM(scratch_config())
@@ -208,6 +206,15 @@ def load_embedded(name: str, folder: Path = EMBEDDED_DIR) -> LoadedModel:
     return LoadedModel(
         model.eval(), byte_tokenizer(), _card(model, name, "embedded", _file_hash(file), card["models"].get(member))
     )
+
+
+def _member_of(name: str) -> str:
+    """The loss of "embedded:LOSS", "base" without one, "" of "scratch"; refuses what is no member."""
+    kind, _, member = name.partition(":")
+    member = "" if kind == "scratch" else member or "base"
+    if member and member not in EMBEDDED_NAMES:
+        raise InputError(f"`--model` embedded:NAME must name one of {', '.join(EMBEDDED_NAMES)}; got {member!r}.")
+    return member
 
 
 def save_embedded(model: Any, file: Path) -> None:

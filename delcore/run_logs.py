@@ -16,6 +16,12 @@ TABLE = "table.json"
 MOST_RUNS = 200
 """More run folders than a sweep has; a folder with more of them is not the one that was meant."""
 
+MOST_TERMS = 24
+"""More panels than `delcore train` logs terms; a figure of hundreds takes minutes."""
+
+LONGEST_WHOLE = 18
+"""Characters of a whole number that 64 bits hold in any case."""
+
 Line = Mapping[str, Any]
 
 
@@ -78,9 +84,18 @@ def read_log(folder: Path) -> RunLog:
     settings = (read_record(folder) or {}).get("settings")
     settings = settings if isinstance(settings, dict) else {}
     loss = settings.get("loss") or folder.name.rpartition("-")[0] or folder.name
-    seed, steps = (value if isinstance(value, int) else None for value in map(settings.get, ("seed", "steps")))
+    seed, steps = (_count(settings.get(key)) for key in ("seed", "steps"))
     heldout = _read_lines(folder / HELDOUT) if (folder / HELDOUT).is_file() else ()
     return RunLog(folder.name, str(loss), seed, steps, _read_lines(folder / METRICS), heldout)
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and len(str(value)) <= LONGEST_WHOLE else None
+
+
+def read_whole(digits: str) -> int | float:
+    """A whole number of a JSON file, for its `parse_int`; a float or infinite where no table can hold it as such."""
+    return int(digits) if len(digits) <= LONGEST_WHOLE else float(digits)
 
 
 def _read_lines(file: Path) -> tuple[Line, ...]:
@@ -97,7 +112,7 @@ def _read_lines(file: Path) -> tuple[Line, ...]:
 
 def _parse(text: str, file: Path, number: int) -> Line:
     try:
-        line = json.loads(text)
+        line = json.loads(text, parse_int=read_whole)
     except (ValueError, RecursionError):
         line = None
     if not isinstance(line, dict) or type(line.get("step")) is not int:

@@ -224,7 +224,7 @@ def board_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise InputError('`--tensorboard` needs a package more: pip install -e ".[train]"') from None
+        raise InputError("`--tensorboard` needs a package more: pip install tensorboard") from None
     return SummaryWriter
 
 

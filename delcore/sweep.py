@@ -24,7 +24,7 @@ from delcore.intervals import Interval, t_interval
 from delcore.losses import LOSSES, get_loss
 from delcore.models import LoadedModel, load_model
 from delcore.prepare import check_options, check_same_run, first_samples, identify, is_finished, load_data, settle
-from delcore.run_logs import HELDOUT, TABLE
+from delcore.run_logs import HELDOUT, TABLE, read_whole
 from delcore.train import finetune_to_end
 
 REFERENCE = "mle"
@@ -213,7 +213,7 @@ def read_table(out: Path) -> list[Row]:
         InputError: there is no table, or a damaged one.
     """
     try:
-        found = json.loads((out / TABLE).read_text(encoding="utf-8"))
+        found = json.loads((out / TABLE).read_text(encoding="utf-8"), parse_int=read_whole)
         return [_read_row(row) for row in found]
     except FileNotFoundError:
         raise InputError(f"{out} holds no {TABLE}. Name the --out of a `delcore sweep`.") from None
@@ -222,8 +222,18 @@ def read_table(out: Path) -> list[Row]:
 
 
 def _read_row(row: Mapping[str, Any]) -> Row:
-    difference = row["difference"]
-    return Row(row["loss"], row["measure"], Interval(**row["value"]), Interval(**difference) if difference else None)
+    loss, measure, difference = row["loss"], row["measure"], row["difference"]
+    if not (isinstance(loss, str) and isinstance(measure, str)):
+        raise TypeError("a row needs the names of its loss and its measure")
+    return Row(loss, measure, _read_interval(row["value"]), _read_interval(difference) if difference else None)
+
+
+def _read_interval(found: Mapping[str, Any]) -> Interval:
+    one = Interval(**found)
+    ends = [end for end in (one.low, one.high) if end is not None]
+    if not all(isinstance(number, int | float) for number in (one.mean, one.count, *ends)):
+        raise TypeError("an interval is made of numbers")
+    return one
 
 
 def _flatten(row: Row) -> dict[str, Any]:

@@ -690,7 +690,7 @@ def test_math_without_math_verify_names_the_remedy_and_numbers_need_none(monkeyp
     equality._math_verify.cache_clear()
     try:
         assert equal_answers("math", r"\frac{1}{2}", "0.5")
-        with pytest.raises(InputError, match=r'math-verify.*pip install -e "\.\[eval\]"'):
+        with pytest.raises(InputError, match="needs a package more: pip install math-verify"):
             equal_answers("math", r"\sqrt{4}", "2")
     finally:
         equality._math_verify.cache_clear()

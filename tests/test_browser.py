@@ -1,9 +1,11 @@
 """The main journeys in real headless Chromium, against a real server with the real embedded family."""
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import expect
 
-from tests.screenshots import CHROMIUM, wait_for_picture, wait_until_idle
+from tests.screenshots import APP, CHROMIUM, serve, wait_for_picture, wait_until_idle
 
 pytestmark = [
     pytest.mark.browser,
@@ -245,3 +247,39 @@ def test_server_starts_on_a_free_port_and_logs_no_traceback(server, page):
     log = server.log.read_text()
     assert "torch.classes" not in log and "Traceback" not in log
     assert "deprecat" not in log.lower()
+
+
+LABELS = (
+    "see https://x.example or www.x.example or a@x.example",
+    ":red[9] :material/home: :streamlit: :smile: $x$ <b>7</b> &lt;",
+    "a -> b <- c <-> d -- e >= f <= g ~= h",
+    "**a** _b_ `c` [d](https://x.example) ~e~ ![f](g) #h",
+)
+
+
+def test_label_stands_letter_by_letter(chromium, tmp_path):
+    app = tmp_path / "labels.py"
+    app.write_text(
+        f"import sys\nsys.path.insert(0, {str(APP.parent)!r})\nimport parts\nimport streamlit as st\n"
+        f"for i, text in enumerate({LABELS!r}):\n    st.markdown('“' + parts.escape_markdown(text) + '”')\n"
+    )
+    with serve(app) as running:
+        page = chromium.new_page()
+        page.goto(running.url)
+        shown = page.locator(".stMarkdown p")
+        expect(shown).to_have_count(len(LABELS))
+        assert [text.replace("\N{WORD JOINER}", "") for text in shown.all_inner_texts()] == [f"“{t}”" for t in LABELS]
+        assert not page.locator(".stMarkdown p *").count(), "a text made an element"
+        page.close()
+
+
+def test_table_saves_through_the_button_that_disarms_formulas(page, server):
+    page.goto(f"{server.url}/?tab=Numbers&text=%3D1%2B1")
+    wait_until_idle(page)
+    page.locator(".stDataFrame").hover()
+    expect(page.get_by_role("button", name="Search: Tokens")).to_be_visible()
+    expect(page.locator("[aria-label^='Download as CSV']")).to_have_count(1)
+    expect(page.locator("[aria-label^='Download as CSV']")).to_be_hidden()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="CSV", exact=True).click()
+    assert "\nembedded,'=," in Path(saved.value.path()).read_text()

@@ -1,6 +1,7 @@
 """The pages Embeddings and Results, and what a workshop's server refuses, through AppTest."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -320,6 +321,42 @@ def test_damaged_log_is_named(tmp_path):
     assert "line 1 is no entry of a log" in shown_text(app)
 
 
+@pytest.mark.parametrize("huge", ["9" * 30, "9" * 400, "1e400"])
+def test_number_beyond_any_table_is_no_traceback(tmp_path, huge):
+    folder = write_log(tmp_path / "mle-0", 2, cut=f'{{"step": 30, "loss": {huge}, "cross_entropy": {huge}}}\n')
+    (folder / "delcore.json").write_text(f'{{"settings": {{"loss": "mle", "seed": {huge}, "steps": {huge}}}}}')
+    app = training(tmp_path)
+    assert not app.error and charts(app)
+    write_log(tmp_path / "mle-0", 2, cut=f'{{"step": {huge}, "loss": 1}}\n')
+    app.run()
+    assert_healthy(app)
+    assert "line 3 is no entry of a log" in shown_text(app)
+
+
+def test_log_of_hundreds_of_terms_shows_the_first_and_says_so(tmp_path):
+    write_log(tmp_path / "mle-0", 1, **{f"term{i}": i for i in range(300)})
+    app = training(tmp_path)
+    assert "first 24 of 301 logged terms" in texts_read_as_markup(app)
+    assert "term22" in charts(app)[0] and "term23" not in charts(app)[0]
+
+
+def test_half_a_character_in_names_and_logs_is_shown_as_a_question_mark(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/\xff-0"
+    os.mkdir(folder)
+    write_log(Path(os.fsdecode(folder)), 2)
+    (tmp_path / "del-0").mkdir()
+    (tmp_path / "del-0" / "metrics.jsonl").write_text('{"step": 1, "\\ud83d": 1.0}\n')
+    (tmp_path / "del-0" / "delcore.json").write_text('{"settings": {"loss": "\\ud83d"}}')
+    app = training(tmp_path)
+    assert not app.error and set(app.dataframe[0].value["name"]) == {"?-0", "del-0"}
+    os.truncate(folder + b"/metrics.jsonl", 5)
+    with open(folder + b"/metrics.jsonl", "a") as file:
+        file.write("\n")
+    app.run()
+    assert_healthy(app)
+    assert "?-0/metrics.jsonl, line 1" in shown_text(app)
+
+
 def test_sweep_shows_its_means_beside_the_runs(tmp_path):
     from delcore.sweep import MEASURES, tabulate, write_tables
 
@@ -356,6 +393,16 @@ def test_benchmarks_show_accuracies_with_intervals_and_paired_differences(evalua
     assert accuracy["strict"][0].startswith("25.0 (") and accuracy["flexible"][0].startswith("50.0 (")
     assert "difference" in app.dataframe[1].value
     assert "<img" not in "".join(charts(app))
+
+
+def test_half_a_character_in_an_answer_is_shown_as_a_question_mark(tmp_path):
+    lines = [record(0, output="12 \ud83d", prompt="\ud800")]
+    write_run(tmp_path / "a", lines, model="m\ud83d")
+    write_run(tmp_path / os.fsdecode(b"\xff"), lines, model="m\ud83d", model_fingerprint="b" * 64)
+    app = benchmarks(tmp_path)
+    labels = [f"{tmp_path.name}/{name}: m?" for name in ("a", "?")]
+    assert not app.error and list(app.dataframe[0].value["label"]) == labels and len(app.dataframe) == 2
+    assert {"12 ?", "?"} <= {element.value for element in app.get("code")}
 
 
 def test_item_browser_shows_all_of_an_item_as_plain_text(evaluated):

@@ -1,9 +1,13 @@
 """The page Explore through AppTest: strip, views, models, temperature, stories, links, take-aways, numbers."""
 
 import contextlib
+import csv
 import io
 import json
+import re
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -132,6 +136,54 @@ def test_other_models_stand_beside_the_family_at_every_digit(fake_models):
     assert "<b>some/model</b>" in list(app.dataframe[0].value["model"])
     app.button(key="digit-0").click().run()
     assert list(app.dataframe[0].value["model"]) == list(EMBEDDED_NAMES), "nothing precedes the first digit"
+
+
+def test_folder_that_is_gone_keeps_its_name_and_works_again_when_it_is_back(fake_models, monkeypatch, tmp_path):
+    import delcore.models
+
+    works, known = delcore.models.load_model, [f"embedded:{member}" for member in EMBEDDED_NAMES]
+
+    def load(name):
+        if name not in known and not Path(name).is_dir():
+            raise InputError("There is no such folder.")
+        return works(name)
+
+    monkeypatch.setattr("delcore.models.load_model", load)
+    folder = tmp_path / "run" / "model"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    app = ask(open_app(), "12 = ")
+    app.multiselect(key="others").set_value([f" {folder} "]).run()
+    assert not app.error
+    folder = folder.rename(tmp_path / "elsewhere")
+    ask(app, "13 = ")
+    assert app.error
+    folder.rename(tmp_path / "run" / "model")
+    ask(app, "14 = ")
+    assert not app.error and "run/model" in list(app.dataframe[0].value["model"])
+    assert "others" not in address(app), "no path is told, and nothing that looks like a name of the hub either"
+
+
+@pytest.mark.parametrize("wrong", [ValueError("a\nb"), IndexError("259"), TypeError("'>'"), RuntimeError()])
+def test_model_that_fails_in_use_is_one_line(monkeypatch, wrong):
+    import cache
+
+    loaded = models.LoadedModel(None, None, SimpleNamespace(source="folder"))
+
+    def fail(*args, **kwargs):
+        raise wrong
+
+    monkeypatch.setattr("delcore.models.load_model", lambda name: loaded)
+    monkeypatch.setattr("delcore.probe.probe", fail)
+    monkeypatch.setattr("delcore.probe.continue_greedily", fail)
+    monkeypatch.setattr("delcore.analysis.read_numbers", fail)
+    monkeypatch.setattr("delcore.models.load_tokenizer", lambda name: None)
+    monkeypatch.setattr("delcore.studies.embeddings.measure_order", fail)
+    asked = (cache.probe_other, lambda name, text: cache.write_on(text, name), cache.read_numbers)
+    for ask_other in (*asked, lambda name, text: cache.measure_embeddings(name)):
+        with pytest.raises(InputError, match=rf"'some/model' cannot be used \({type(wrong).__name__}") as told:
+            ask_other("some/model", "12")
+        assert "\n" not in str(told.value)
 
 
 def test_only_chosen_models_are_shown_and_none_is_a_sentence(fake_models):
@@ -290,7 +342,18 @@ def test_stories_are_true_of_the_shipped_models():
 def test_label_shows_every_sign_letter_by_letter():
     import parts
 
-    assert parts.escape_markdown("&lt; www.x <b> é7") == "\\&lt; www\\.x \\<b\\> é7"
+    assert parts.escape_markdown("&lt; <b> é7\n8.5") == "\\&lt; \\<b\\> é7 8\\.5"
+
+
+@pytest.mark.parametrize(
+    "text", ["https://x.example", "WWW.x.example", "a@x.example", ":material/home:", "a -> b <- c"]
+)
+def test_label_keeps_apart_what_streamlit_would_put_together(text):
+    import parts
+
+    read = parts.escape_markdown(text).replace("\\", "")  # what is left once Markdown has been read
+    assert read.replace("\N{WORD JOINER}", "") == text
+    assert not re.search(r"://|www\.|@x|:material|->|<-", read, re.IGNORECASE)
 
 
 # ---------------------------------------------------------------- the address, and what leaves the page
@@ -324,6 +387,20 @@ def test_bad_entry_of_a_link_is_one_sentence_and_the_page_opens(fake_models, bad
     assert not set(bad) & set(address(app))
 
 
+def test_dice_after_the_last_seed_stay_within_what_a_link_may_hold(fake_models):
+    app = open_app(prompt="1 + 1 = ", seed="1000000")
+    next(button for button in app.button if button.label == "Sample again").click().run()
+    assert_healthy(app)
+    assert not open_app(**address(app)).warning and app.session_state["seed"] == 0
+
+
+def test_longest_prompt_that_the_family_reads_is_in_the_address(fake_models):
+    from delcore.models import scratch_config
+
+    app = ask(open_app(), "7" * (scratch_config().max_position_embeddings - 1))  # and the begin token
+    assert open_app(**address(app)).session_state["prompt"] == app.session_state["prompt"]
+
+
 def test_position_beyond_the_text_falls_to_the_next_digit(fake_models):
     app = open_app(prompt="1 + 1 = ", position="77")
     assert set(app.dataframe[0].value["top_digit"]) == {(8 + 2) % 10}
@@ -348,6 +425,32 @@ def test_copied_python_gives_the_numbers_of_the_page():
     told = {line.split()[0]: float(line.split()[1]) for line in run_code(code_of(app)).splitlines()}
     rows = app.dataframe[0].value.set_index("model")["entropy_nats"]
     assert told == pytest.approx(rows.to_dict(), abs=1e-4)
+
+
+def test_copied_python_names_no_model_that_failed(fake_models, monkeypatch):
+    import delcore.models
+
+    works = delcore.models.load_model
+
+    def load(name):
+        if name == "fails/here":
+            raise InputError("fails/here is broken.")
+        return works(name)
+
+    monkeypatch.setattr("delcore.models.load_model", load)
+    app = ask(open_app(), "12 = ")
+    app.multiselect(key="others").set_value(["fails/here", "some/model"]).run()
+    assert_healthy(app)
+    assert app.error and "some/model" in code_of(app) and "fails/here" not in code_of(app)
+
+
+@pytest.mark.parametrize("sign", "=+-@\t\r\n＝＋－＠")
+def test_formula_in_a_download_is_text_and_a_table_without_rows_is_whole(sign):
+    import parts
+
+    told = list(csv.DictReader(io.StringIO(parts.as_csv([{"text": f"{sign}1", "n": -1}]), newline="")))
+    assert told == [{"text": f"'{sign}1", "n": "-1"}]
+    assert parts.as_csv([]).strip() == ""
 
 
 @pytest.mark.parametrize("prompt", [*HOSTILE, "=1+1", '"""; import os; """'])
@@ -431,5 +534,14 @@ def test_tokenizer_that_lies_in_weights_is_taken_from_the_model_that_is_kept(mon
     monkeypatch.setattr("delcore.models.load_model", lambda asked: loads.append(asked) or loaded)
     cache.read_numbers(name, "1")
     cache.read_numbers(name, "2")
-    cache._load_other(name, cache._revision_of(name))
+    cache._load_other(name, cache._stamp_of_name(name))
     assert loads == [name]
+
+
+@pytest.mark.parametrize("which", ["tokenizer", "second"])
+def test_workshop_reads_the_tokenizer_of_every_model_that_a_link_may_name(monkeypatch, which):
+    monkeypatch.setenv("DELCORE_WORKSHOP", "1")
+    app = open_app(**{"tab": "Numbers", which: "embedded:del"})
+    assert not app.error and not app.warning and app.dataframe
+    with pytest.raises(InputError, match="embedded:NAME"):
+        models.load_tokenizer("embedded:../x")

@@ -118,6 +118,14 @@ def test_steps_tab_has_a_frame_for_each_step():
     assert [step["args"][0] for step in spec["layout"]["sliders"][0]["steps"]] == [[str(k)] for k in range(11)]
 
 
+@pytest.mark.parametrize(("settings", "late"), [({}, True), ({"aim": "digit"}, False), ({"distance": "1"}, False)])
+def test_steps_tab_names_the_losses_that_have_not_arrived(settings, late):
+    app = open_app("loss_lab", tab="Gradient steps", **settings)
+    told = [c.value for c in app.caption if c.value.startswith("Not there yet")]
+    assert any("DEL (" in text for text in told) is late
+    assert not any("MLE (" in text for text in told), "it starts at its own equilibrium"
+
+
 def test_level_tab_shows_the_penalty_running_off():
     app = open_app("loss_lab", tab="DEL's level")
     lines = {trace["name"]: trace for trace in figures(app)["levels"]["data"]}

@@ -154,6 +154,7 @@ def test_text_in_figures_is_never_markup():
 
 def test_long_and_broken_names_are_one_short_line():
     assert escape_text("a\nb\x00c\u202ed") == "a b c d"
+    assert escape_text("%{y} 5 %") == "&#37;{y} 5 %", "Plotly would put a value in its place"
     assert len(escape_text("x" * 500)) == 40
     assert title_of("/models/" + "x" * 99).endswith("…")
 

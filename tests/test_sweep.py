@@ -102,7 +102,20 @@ def test_table_is_read_as_it_was_written(tmp_path):
     assert read_table(tmp_path) == rows
 
 
-@pytest.mark.parametrize("content", [None, "{", "[1]", '[{"loss": "mle"}]'])
+def row_as_text(mean="1.0", loss='"mle"'):
+    value = f'{{"mean": {mean}, "low": null, "high": null, "count": 1}}'
+    return f'[{{"loss": {loss}, "measure": "cross_entropy", "value": {value}, "difference": null}}]'
+
+
+def test_number_too_large_for_a_table_is_infinite(tmp_path):
+    (tmp_path / "table.json").write_text(row_as_text("9" * 400))
+    assert read_table(tmp_path)[0].value.mean == float("inf")
+
+
+UNUSABLE = [row_as_text('"1"'), row_as_text("null"), row_as_text(loss='["mle"]')]
+
+
+@pytest.mark.parametrize("content", [None, "{", "[1]", '[{"loss": "mle"}]', *UNUSABLE])
 def test_table_that_is_missing_or_damaged_is_refused(tmp_path, content):
     if content:
         (tmp_path / "table.json").write_text(content)

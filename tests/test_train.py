@@ -628,7 +628,7 @@ def test_tensorboard_files_hold_every_term(tmp_path):
 
 def refused_without(package: str, tmp_path, monkeypatch, **changes) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=r'pip install -e "\.\[train\]"') as refused:
+    with pytest.raises(InputError, match="needs a package more: pip install") as refused:
         run_tiny(tmp_path / "run", **changes)
     assert f"`--{next(iter(changes)).replace('_', '-')}`" in str(refused.value)
     del refused

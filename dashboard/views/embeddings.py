@@ -187,7 +187,8 @@ def show_models(study: dict[str, Any], chosen: dict[str, Any]) -> None:
         return
     st.markdown("**The same vectors of every stored model**")
     rows = [row | {"title": _title_of(row["model"]), "neighbour_share": row["neighbour_share"]} for row in same]
-    parts.show_table(rows, COLUMNS, "Rank correlation, p and nearest neighbours of each stored model")
+    alt = "Rank correlation, p and nearest neighbours of each stored model"
+    parts.show_table(rows, COLUMNS, alt, saved="delcore-embeddings")
     st.caption(
         f"Made with `{study['command']}`. Embedded models read contexts of the generator that they were trained on; "
         "SmolLM2 reads contexts written for it."

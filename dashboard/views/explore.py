@@ -19,6 +19,7 @@ from delcore.models import EMBEDDED_NAMES
 
 TABS = ("Next digit", "Numbers")
 VIEWS = ("Side by side", "Overlay", "Change")
+LAST_SEED = 1_000_000
 COLUMNS = {
     "title": ("model", None, "what the model was fine-tuned with; Base is the model before"),
     "entropy_nats": ("entropy (nats)", "%.3f", "of the ten digit probabilities, from 0 to ln 10 = 2.303"),
@@ -54,7 +55,7 @@ def parameters() -> dict[str, links.Parameter]:
         "view": links.choice(VIEWS),
         "temperature": links.number(compare.COLDEST, compare.HOTTEST, 1.0),
         "reference": links.choice(compare.REFERENCES),
-        "seed": links.whole(0, 1_000_000, 0),
+        "seed": links.whole(0, LAST_SEED, 0),
         "shown": links.several(EMBEDDED_NAMES, EMBEDDED_NAMES),
         "others": links.models(known, compare.MOST_OTHERS),
         "continue": links.flag(),
@@ -177,7 +178,7 @@ def ask_view() -> None:
 
 
 def _throw_dice() -> None:
-    st.session_state.seed += 1
+    st.session_state.seed = (st.session_state.seed + 1) % (LAST_SEED + 1)
 
 
 def _told(reference: str) -> str:
@@ -254,9 +255,8 @@ def show_numbers(
     st.button("Sample again", icon=":material/casino:", help=again, on_click=_throw_dice)
     shown = [row["model"] for row in rows]
     family = [name for name in EMBEDDED_NAMES if name in shown] or ["base"]
-    code = snippets.explore_code(
-        record["prompt"], continuation, chosen, family, compare.named_others(), context, state.temperature
-    )
+    others = {title: name for title, name in compare.named_others().items() if title in shown}
+    code = snippets.explore_code(record["prompt"], continuation, chosen, family, others, context, state.temperature)
     whole = record | {"continuation": continuation, "shown": {"position": chosen, "rows": rows}}
     parts.show_take_away(tabulate_record(record), whole, "delcore", code)
 

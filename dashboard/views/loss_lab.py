@@ -34,6 +34,9 @@ FORMULAS = {
     "del": r"$\mathrm{CE} + \alpha\,u \sum_k \hat p_k\,\mathrm{BCE}(\sigma(a_k), 1[k=c])$",
 }
 SIGNS = {"alpha": "α", "eta": "η", "cap": "cap", "tau": "τ", "u": "u", "bce": "BCE", "distance": "distance"}
+ARRIVED = 0.01
+"""Nats of entropy from its equilibrium within which a loss has reached it."""
+
 LEVELS = (
     "DEL reads $\\sigma(a_k)$ off raw logits, so it sees their common level. Without a distance, lowering all logits "
     "makes the true digit's own term $-\\log\\sigma(a_c)$ grow, which holds them. Times the distance $|k-c|$ that term "
@@ -148,7 +151,7 @@ def show_steps(results: list[dict[str, Any]], at: Situation) -> None:
     start = "the true law" if at.predicted == at.law else "the prediction"
     st.caption(
         f"**Gradient steps** on the logits, in float64, from {start} (grey): press play below the picture. "
-        "Where the true digit is drawn from the law, each loss walks to its own equilibrium."
+        "Where the true digit is drawn from the law, each loss walks to its own equilibrium, some by a detour."
     )
     label = at.law if aim == knobs.AVERAGE else at.true_digit
     paths = cache_lab.follow_losses(at.predicted, label, at.losses, at.mass, steps, rate)
@@ -158,6 +161,22 @@ def show_steps(results: list[dict[str, Any]], at: Situation) -> None:
         f"Probabilities after {steps} gradient steps. Entropies: "
         + ", ".join(f"{plots.TITLES[name]} {path.entropy_nats[-1]:.3f} nats" for name, path in paths.items()),
     )
+    if aim == knobs.AVERAGE:
+        show_late(results, {name: float(path.entropy_nats[-1]) for name, path in paths.items()})
+
+
+def show_late(results: list[dict[str, Any]], entropies: dict[str, float]) -> None:
+    """Which losses have not reached their equilibrium, where they have one."""
+    aims = {row["name"]: row["equilibrium"] for row in results if row["equilibrium"]["attained"]}
+    late = [
+        f"{plots.TITLES[name]} ({entropies[name]:.3f} nats, equilibrium {aims[name]['entropy_nats']:.3f})"
+        for name in aims
+        if abs(entropies[name] - aims[name]["entropy_nats"]) > ARRIVED
+    ]
+    if late:
+        st.caption(
+            f"Not there yet after these steps: {', '.join(late)}. More steps or a higher rate bring them closer."
+        )
 
 
 def show_levels(results: list[dict[str, Any]], at: Situation) -> None:

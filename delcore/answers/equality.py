@@ -154,9 +154,7 @@ def _math_verify() -> tuple[Callable[[str], Any], Callable[[Any, Any], bool]]:
             from math_verify import LatexExtractionConfig, parse, verify
             from sympy.core.cache import clear_cache
         except ImportError as error:
-            raise InputError(
-                'Comparing LaTeX answers needs `math-verify`. Install it with `pip install -e ".[eval]"`.'
-            ) from error
+            raise InputError("Comparing LaTeX answers needs a package more: pip install math-verify") from error
         # Its time limits are signals, which work in the main thread only; they are off, and it would warn of that.
         logging.getLogger("math_verify").setLevel(logging.ERROR)
         # "units" would drop the t of 5t.
