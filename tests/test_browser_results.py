@@ -6,12 +6,9 @@ import pytest
 
 from tests.benchmarks.runs_for_tests import record, write_run
 from tests.measure_workshop import count_mixed, measure_browsers, measure_clients
-from tests.screenshots import CHROMIUM, open_claim, serve, wait_for_picture, wait_until_idle
+from tests.screenshots import open_claim, serve, wait_for_picture, wait_until_idle
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"),
-]
+pytestmark = pytest.mark.browser
 HOSTILE = "<img src=x onerror=alert(1)> **7**"
 
 
