@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cache_results
+import links
 import parts
 import streamlit as st
 
@@ -22,6 +23,9 @@ FILTERS: dict[str, Callable[[Record, str], bool]] = {
     "readings differ": lambda record, way: record["strict"] != record["flexible"],
     "cut for length": lambda record, way: record["finish"] == "length",
 }
+PARAMETERS = {"way": links.choice(WAYS, WAYS[1]), "items_that": links.choice(list(FILTERS))}
+"""What a link restores. Benchmark, model and item are those of a folder, which no address names."""
+
 COLUMNS = {
     "label": ("model", None, "as it was asked for"),
     "items": ("items", None, "answered, of those that were asked"),
@@ -72,7 +76,7 @@ def show_runs(runs: Sequence[Any], problems: Sequence[str]) -> None:
     tasks = list(dict.fromkeys(run.task for run in runs))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         task = st.selectbox("Benchmark", tasks, key="task", width=240)
-        way = st.segmented_control("Reading", WAYS, default=WAYS[1], key="way", required=True)
+        way = st.segmented_control("Reading", WAYS, key="way", required=True)
     chosen = [run for run in runs if run.task == task]
     labels = _labels(chosen)
     right = {label: accuracy(run.records, way) for label, run in zip(labels, chosen, strict=True)}

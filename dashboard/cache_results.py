@@ -100,10 +100,10 @@ def fit_criteria() -> Any:
 
 
 def read_logs(folder: str) -> Any:
-    """The logs of training runs in a folder, and the table of their sweep or None; never in a workshop.
+    """The logs of training runs in a folder, the table of their sweep, and what cannot be read; never in a workshop.
 
     Returns:
-        A list of `delcore.run_logs.RunLog`, and a list of `delcore.sweep.Row`.
+        A list of `delcore.run_logs.RunLog`, a list of `delcore.sweep.Row` or None, and a list of texts.
     """
     refuse_in_workshop("Folders")
     path = _folder(folder)
@@ -121,12 +121,16 @@ def stored_logs() -> list[run_logs.RunLog]:
 @st.cache_resource(max_entries=4, show_spinner="Reading the logs …")
 def _read_logs(folder: str, stamp: str) -> Any:
     path = Path(folder)
-    logs = sendable(run_logs.read_logs(path))
-    if not (path / run_logs.TABLE).is_file():
-        return logs, None
-    from delcore.sweep import read_table
+    logs, problems = run_logs.read_logs(path)
+    table = None
+    if (path / run_logs.TABLE).is_file():
+        from delcore.sweep import read_table
 
-    return logs, sendable(read_table(path))
+        try:
+            table = read_table(path)
+        except InputError as error:
+            problems.append(str(error))
+    return sendable(logs), sendable(table), problems
 
 
 def read_evaluations(folder: str) -> Any:

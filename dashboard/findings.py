@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import cache_results
+import links
 import parts
 import streamlit as st
 
@@ -25,6 +26,18 @@ GROUPS = {"gap_nats": ("readings", "reading integers", "reading decimals")}
 ON_SMOLLM2 = {"gap_nats": "entropy_nats", "distance": "expected_digit_error"}
 
 
+def parameters() -> dict[str, links.Parameter]:
+    """The rows that a link opens; none where there is no ledger."""
+    try:
+        return {_key_of(claim): links.flag() for claim in cache_results.read_claims()}
+    except InputError:
+        return {}
+
+
+def _key_of(claim: Claim) -> str:
+    return f"claim-{claim.number}"
+
+
 def show_claims() -> None:
     """The ledger; a figure is drawn when its row is opened."""
     try:
@@ -44,7 +57,7 @@ def show_claims() -> None:
 def show_claim(claim: Claim) -> None:
     """One row."""
     label = f"{claim.number} · {parts.escape_markdown(claim.claim)} · **{claim.verdict}**"
-    row = st.expander(label, key=f"claim-{claim.number}", icon=ICONS.get(claim.verdict), on_change="rerun")
+    row = st.expander(label, key=_key_of(claim), icon=ICONS.get(claim.verdict), on_change="rerun")
     if not row.open:
         return
     with row:

@@ -55,8 +55,12 @@ class Parameter:
 
 
 def text(default: str = "") -> Parameter:
-    """Any text."""
-    return Parameter(default, _read_text)
+    """Any text; a blank one counts as none, which no address holds."""
+
+    def read(word: str) -> str:
+        return _read_text(word) if word.strip() else default
+
+    return Parameter(default, read, lambda value: value if value.strip() else None)
 
 
 def choice(options: Sequence[Any], default: Any = None, *, optional: bool = False) -> Parameter:
@@ -99,12 +103,12 @@ def whole(low: int, high: int, default: int | None = None) -> Parameter:
 
 
 def numbers(count: int, high: float, default: Sequence[float]) -> Parameter:
-    """So many numbers from 0 to `high`, separated by commas."""
+    """So many numbers from 0 to `high`, separated by commas, and not all 0."""
 
     def read(line: str) -> tuple[float, ...]:
         values = tuple(_in_range(float(word), 0.0, high) for word in line.split(","))
-        if len(values) != count:
-            raise ValueError(f"{count} numbers are needed")
+        if len(values) != count or not any(values):
+            raise ValueError(f"{count} numbers are needed, not all 0")
         return values
 
     return Parameter(tuple(default), read, lambda values: ",".join(f"{value:.12g}" for value in values))

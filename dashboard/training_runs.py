@@ -27,7 +27,7 @@ def show_training() -> None:
     folder = "" if is_workshop() else parts.ask_folder("Folder of a run or a sweep; empty for the stored runs", "runs")
     try:
         if folder:
-            show_logs(*cache_results.read_logs(folder))
+            show_read(*cache_results.read_logs(folder))
         else:
             show_stored(cache_results.stored_logs())
     except (InputError, OSError) as error:
@@ -41,6 +41,14 @@ def show_stored(logs: list[Any]) -> None:
         return
     st.caption("Stored runs: SmolLM2-135M with LoRA on GSM8K under four losses, one seed.")
     show_logs(logs, None)
+
+
+def show_read(logs: list[Any], table: list[Any] | None, problems: list[str]) -> None:
+    """What could be read of a folder, and a line for each file that could not."""
+    for problem in problems:
+        parts.show_problem("A file of this folder cannot be read.", InputError(problem))
+    if logs:
+        show_logs(logs, table)
 
 
 def show_logs(logs: list[Any], table: list[Any] | None) -> None:

@@ -58,12 +58,22 @@ class RunLog:
         return "under way, or stopped" + ("" if self.steps is None else f", of {self.steps}")
 
 
-def read_logs(folder: Path) -> list[RunLog]:
-    """The logs of a run folder, or of the run folders right below it.
+def read_logs(folder: Path) -> tuple[list[RunLog], list[str]]:
+    """The logs of a run folder, or of the run folders right below it, and a line for each that cannot be read.
 
     Raises:
-        InputError: there are none, too many, or one that cannot be read.
+        InputError: there are none, or too many.
     """
+    logs, problems = [], []
+    for run in _find_runs(folder):
+        try:
+            logs.append(read_log(run))
+        except InputError as error:
+            problems.append(str(error))
+    return logs, problems
+
+
+def _find_runs(folder: Path) -> list[Path]:
     try:
         own = [folder] if (folder / METRICS).is_file() else sorted(file.parent for file in folder.glob(f"*/{METRICS}"))
     except (OSError, ValueError) as error:  # a name too long, a NUL, a folder that may not be read
@@ -72,7 +82,7 @@ def read_logs(folder: Path) -> list[RunLog]:
         raise InputError(f"{folder} holds no {METRICS}, and neither does a folder in it. Name an --out of `train`.")
     if len(own) > MOST_RUNS:
         raise InputError(f"{folder} holds {len(own)} runs, and at most {MOST_RUNS} are shown. Name one sweep.")
-    return [read_log(run) for run in own]
+    return own
 
 
 def read_log(folder: Path) -> RunLog:

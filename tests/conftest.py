@@ -9,6 +9,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # every core has a worker already; befo
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def pytest_runtest_setup(item):
+    """Without Chromium no test in the browser."""
+    from tests.screenshots import CHROMIUM
+
+    if item.get_closest_marker("browser") and not CHROMIUM.exists():
+        pytest.skip(f"{CHROMIUM} is missing: apt-get install chromium")
+
+
 @pytest.fixture
 def no_type_checks(monkeypatch):
     """Users run delcore without the type checks that the test run adds, and see its own errors."""
@@ -55,6 +63,22 @@ def fake_models(monkeypatch):
     monkeypatch.setattr("delcore.probe.probe", ask)
     monkeypatch.setattr("delcore.probe.continue_greedily", lambda model, tokenizer, prompt: "42 ok")
     return loads
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The folder of a tiny model that reads 128 tokens."""
+    from tests.models_for_tests import save_tiny
+
+    return save_tiny(tmp_path_factory.mktemp("model") / "tiny", context=128)
+
+
+@pytest.fixture(scope="module")
+def family():
+    """The eight embedded models by their names."""
+    from delcore.models import EMBEDDED_NAMES, load_model
+
+    return {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
 
 
 @pytest.fixture(scope="module")

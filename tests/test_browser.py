@@ -5,12 +5,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.screenshots import APP, CHROMIUM, serve, wait_for_picture, wait_until_idle
+from tests.screenshots import APP, serve, wait_for_picture, wait_until_idle
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"),
-]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture

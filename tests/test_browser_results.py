@@ -6,12 +6,9 @@ import pytest
 
 from tests.benchmarks.runs_for_tests import record, write_run
 from tests.measure_workshop import count_mixed, measure_browsers, measure_clients
-from tests.screenshots import CHROMIUM, open_claim, serve, wait_for_picture, wait_until_idle
+from tests.screenshots import open_claim, serve, wait_for_picture, wait_until_idle
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"),
-]
+pytestmark = pytest.mark.browser
 HOSTILE = "<img src=x onerror=alert(1)> **7**"
 
 
@@ -100,6 +97,33 @@ def test_row_of_a_claim_opens_its_figure(visit, server):
     open_claim(page, 9)
     wait_for_picture(page)
     assert page.locator(".js-plotly-plot:visible").count() == 1
+
+
+def test_link_opens_its_claims_also_when_their_section_is_opened_later(visit, server):
+    page = visit(server, "/results?section=Training+runs&claim-9=1")
+    wait_for_picture(page)
+    page.get_by_text("Claims", exact=True).click()
+    page.locator("[data-testid=stExpander]").first.wait_for(timeout=60_000)
+    wait_for_picture(page)
+    rows = page.locator("[data-testid=stExpander] details")
+    assert [row.get_attribute("open") is not None for row in rows.all()] == [i == 8 for i in range(10)]
+    open_claim(page, 9)
+    open_claim(page, 10)
+    page.wait_for_function("location.search === '?claim-10=1'")
+
+
+def test_link_chooses_reading_and_filter_of_a_folder_opened_later(visit, server, tmp_path):
+    write_run(tmp_path / "run", [record(0, "42", "42"), record(1, "42", "41")])
+    page = visit(server, "/results?section=Benchmarks&way=strict&items_that=wrong")
+    page.get_by_role("textbox").first.fill(str(tmp_path))
+    page.get_by_role("button", name="Open").click()
+    page.locator("[data-testid=stCode]").nth(1).wait_for(timeout=60_000)
+    wait_until_idle(page)
+    assert page.get_by_role("radio", name="strict").get_attribute("aria-checked") == "true"
+    show = page.locator("[data-testid=stSelectbox]").filter(has_text="Show").locator("input")
+    assert show.input_value() == "wrong" and page.get_by_text("id item-1").is_visible()
+    page.get_by_role("radio", name="flexible").click()
+    page.wait_for_function("location.search === '?section=Benchmarks&items_that=wrong'")
 
 
 def test_answers_of_a_model_are_shown_letter_by_letter(visit, server, tmp_path):

@@ -73,6 +73,12 @@ def test_empty_prompt_is_one_line_and_the_next_one_works(prompt):
     assert not app.error and list(app.dataframe[0].value["model"]) == list(EMBEDDED_NAMES)
 
 
+@pytest.mark.parametrize("prompt", ["", " "])
+def test_link_with_an_empty_prompt_opens_the_example(prompt):
+    app = open_app(prompt=prompt)
+    assert not app.error and not app.warning and figures(app) == figures(open_app())
+
+
 def test_prompt_over_the_context_says_by_how_much_and_the_next_one_works():
     app = ask(open_app(), "7 " * 200_000)
     assert "400,001 tokens, the limit is 2,048: shorten it by 397,953" in app.text[0].value

@@ -15,7 +15,7 @@ from delcore.studies.stored import Claim, read_study
 from delcore.workshop import VARIABLE
 from tests.benchmarks.runs_for_tests import record, write_run
 from tests.models_for_tests import save_tiny
-from tests.pages_for_tests import APP, ROOT, assert_healthy, texts_read_as_markup
+from tests.pages_for_tests import APP, ROOT, address, assert_healthy, texts_read_as_markup
 
 HOSTILE = "<img src=x onerror=alert(1)> **7** $x^2$ [a](javascript:alert(1))"
 
@@ -35,10 +35,10 @@ def stored(monkeypatch, tmp_path):
     return tmp_path
 
 
-def open_page(view: str, **address: str) -> AppTest:
+def open_page(view: str, **query: str) -> AppTest:
     app = AppTest.from_file(str(APP), default_timeout=120)
     app.run()
-    for key, value in address.items():
+    for key, value in query.items():
         app.query_params[key] = value
     app.switch_page(f"views/{view}.py").run()
     assert_healthy(app)
@@ -199,6 +199,38 @@ def test_each_claim_is_a_row_and_opens_its_figure():
     assert len(charts(app)) == 2
 
 
+def test_link_opens_the_claims_that_were_open():
+    app = open_page("results")
+    assert address(app) == {}
+    for number in (3, 9):
+        app.session_state[f"claim-{number}"] = True
+    app.run()
+    assert address(app) == {"claim-3": "1", "claim-9": "1"}
+    again = open_page("results", **address(app))
+    assert charts(again) == charts(app) and shown_text(again) == shown_text(app) and not again.warning
+    again.session_state["claim-3"] = False
+    again.run()
+    assert address(again) == {"claim-9": "1"} and len(charts(again)) == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        ({"claim-9": "yes"}, "`claim-9`"),
+        ({"claim-99": "1"}, "an unknown name"),
+        ({"section": "<b>"}, "`section`"),
+        ({"way": "loose"}, "`way`"),
+        ({"items_that": "1"}, "`items_that`"),
+        ({"folder_runs": "/etc"}, "an unknown name"),
+        ({"task": "gsm8k", "items_of": "m", "item": "9" * 400}, "an unknown name"),
+    ],
+)
+def test_entry_of_a_link_that_does_not_fit_is_told_and_the_rest_is_shown(bad, told):
+    app = open_page("results", **{"claim-10": "1"} | bad)
+    assert [w.value for w in app.warning] == [f"A part of this link cannot be used and was ignored: {told}."]
+    assert address(app) == {"claim-10": "1"} and len(charts(app)) == 1
+
+
 def claim(**fields: object) -> Claim:
     facts = {
         "number": 1,
@@ -258,8 +290,8 @@ def test_text_of_a_claim_is_never_markup(monkeypatch):
 
 
 def test_missing_ledger_is_one_sentence_and_other_sections_work(stored):
-    app = open_page("results")
-    assert app.error[0].value == "There is no ledger of claims."
+    app = open_page("results", **{"claim-1": "1"})
+    assert app.error[0].value == "There is no ledger of claims." and len(app.warning) == 1
     app.segmented_control(key="section").set_value("Training runs").run()
     assert_healthy(app)
 
@@ -318,7 +350,17 @@ def test_folder_without_runs_is_one_sentence_and_the_next_one_works(tmp_path, fo
 def test_damaged_log_is_named(tmp_path):
     write_log(tmp_path / "mle-0", 0, cut="no json\n{}\n")
     app = training(tmp_path)
-    assert "line 1 is no entry of a log" in shown_text(app)
+    assert "line 1 is no entry of a log" in shown_text(app) and len(app.error) == 1 and not charts(app)
+
+
+def test_damaged_files_of_a_sweep_are_told_beside_the_other_runs(tmp_path):
+    write_log(tmp_path / "mle-0", 2)
+    write_log(tmp_path / "del-0", 0, cut="no json\n")
+    (tmp_path / "table.json").write_text("{")
+    app = training(tmp_path)
+    assert [error.value for error in app.error] == ["A file of this folder cannot be read."] * 2
+    assert "del-0/metrics.jsonl, line 1" in shown_text(app) and "table.json cannot be read" in shown_text(app)
+    assert list(app.dataframe[0].value["name"]) == ["mle-0"] and len(charts(app)) == 2
 
 
 @pytest.mark.parametrize("huge", ["9" * 30, "9" * 400, "1e400"])
@@ -426,6 +468,17 @@ def test_items_can_be_filtered_by_verdict(evaluated, wanted, count):
     assert app.number_input(key="item").max == count and app.number_input(key="item").value <= count
 
 
+def test_link_keeps_reading_and_filter_and_names_no_folder(evaluated):
+    app = benchmarks(evaluated)
+    app.segmented_control(key="way").set_value("strict")
+    app.selectbox(key="items_that").set_value("wrong").run()
+    assert address(app) == {"section": "Benchmarks", "way": "strict", "items_that": "wrong"}
+    again = open_page("results", **address(app))
+    assert not again.warning and "200 items" in charts(again)[0], "the stored study, until a folder is named"
+    submit(again, "folder_answers", evaluated, "Open")
+    assert charts(again) == charts(app) and shown_text(again) == shown_text(app) and address(again) == address(app)
+
+
 def test_filter_without_items_is_a_sentence(evaluated):
     app = benchmarks(evaluated)
     app.selectbox(key="items_that").set_value("cut for length").run()
@@ -470,17 +523,17 @@ def test_workshop_asks_for_no_path_and_no_model_on_any_page(workshop):
 
 
 @pytest.mark.parametrize(
-    "address",
+    "query",
     [
         {"workshop": "0", "others": "/etc", "whose": "/etc/passwd"},
         {VARIABLE: "0", "folder_runs": "/etc", "embeddings_of": "embedded:del"},
     ],
 )
 @pytest.mark.parametrize("view", ["explore", "loss_lab", "embeddings", "results"])
-def test_no_address_switches_a_workshop_off_or_names_a_path(workshop, monkeypatch, view, address):
+def test_no_address_switches_a_workshop_off_or_names_a_path(workshop, monkeypatch, view, query):
     asked = []
     monkeypatch.setattr("delcore.models.load_model", lambda name: asked.append(name))
-    app = open_page(view, section="Training runs", **address)
+    app = open_page(view, section="Training runs", **query)
     assert "/etc" not in shown_text(app) and "/etc" not in texts_read_as_markup(app)
     assert asked == []
     assert not [box.label for box in app.text_input if "folder" in box.label.lower() or "model" in box.label.lower()]

@@ -7,7 +7,6 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from delcore import load_model
 from delcore._card import ENOUGH, SMALLEST_WAY_NATS, format_card
 from delcore.arithmetic import LAWS, READINGS, arithmetic_sample, heldout_additions, is_heldout
 from delcore.evaluate import measure_exact_match, measure_readings
@@ -31,11 +30,6 @@ TUNED = [name for name in EMBEDDED_NAMES if name != "base"]
 @pytest.fixture(scope="module")
 def card():
     return json.loads((EMBEDDED_DIR / "card.json").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def family():
-    return {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
 
 
 @pytest.fixture(scope="module")

@@ -91,6 +91,7 @@ def test_hidden_widget_keeps_its_value():
         ("law", "1,2,-3"),
         ("law", "1,2,inf"),
         ("law", "3.1,0,0"),
+        ("law", "0,0,-0"),
         ("model", "/etc"),
         ("model", " ~/model"),
         ("model", "runs/a/model"),
@@ -107,6 +108,14 @@ def test_entry_that_cannot_be_used_is_ignored_in_one_sentence(key, word):
     assert [w.value for w in page.warning] == [f"A part of this link cannot be used and was ignored: `{key}`."]
     assert page.session_state["words"] == ("kept" if key != "words" else "hello")
     assert key not in told(page)
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\n"])
+def test_blank_text_counts_as_absent_and_is_not_told(blank):
+    page = open_page(words=blank)
+    assert page.session_state["words"] == "hello" and not page.warning
+    page.text_input(key="words").set_value(blank).run()
+    assert page.text_input(key="words").value == blank and told(page) == {}
 
 
 def test_unknown_name_is_ignored_and_not_repeated():

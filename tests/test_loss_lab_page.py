@@ -157,12 +157,21 @@ def test_link_opened_elsewhere_shows_exactly_the_same(lab):
 
 
 @pytest.mark.parametrize(
-    "bad", [{"law": "1,2,3"}, {"law": "5,1,1,1,1,1,1,1,1,1"}, {"tau": "0"}, {"bce": "<b>"}, {"true_digit": "10"}]
+    "bad",
+    [
+        {"law": "1,2,3"},
+        {"law": "5,1,1,1,1,1,1,1,1,1"},
+        {"law": "0,0,0,0,0,0,0,0,0,0"},
+        {"tau": "0"},
+        {"bce": "<b>"},
+        {"true_digit": "10"},
+    ],
 )
 def test_bad_entry_of_a_link_is_one_sentence_and_the_page_opens(bad):
     app = open_app("loss_lab", eta="0.25", **bad)
     assert len(app.warning) == 1 and next(iter(bad)) in app.warning[0].value
     assert app.slider(key="eta").value == 0.25 and not set(bad) & set(address(app))
+    assert figures(app)
 
 
 def test_copied_python_gives_the_numbers_of_the_page():

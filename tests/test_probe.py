@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delcore import InputError, digit_distributions, load_model
+from delcore import InputError, digit_distributions
 from delcore.digits import DigitVocab
 from delcore.models import EMBEDDED_NAMES
 from delcore.probe import continue_greedily, probe
@@ -255,11 +255,6 @@ def test_greedy_continuation_of_a_blank_prompt_is_refused(tiny):
 
 
 # ---------------------------------------------------------------- the embedded family
-
-
-@pytest.fixture(scope="module")
-def family():
-    return {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
 
 
 def test_family_answers_any_prompt_in_one_record(family):

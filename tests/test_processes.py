@@ -15,7 +15,6 @@ import torch
 from delcore import TrainConfig
 from delcore import prepare as preparing
 from delcore.prepare import CHECKPOINTS
-from tests.models_for_tests import save_tiny
 from tests.processes_for_tests import (
     LAUNCH,
     Delcore,
@@ -32,11 +31,6 @@ TOLERANCE = 1e-5
 """Of weights that moved by some 1e-3: sums in another order differ in the last bits, which AdamW can enlarge."""
 
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return save_tiny(tmp_path_factory.mktemp("model") / "tiny", context=128)
 
 
 def command(model: Path, out: Path, *more) -> list:

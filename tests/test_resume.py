@@ -406,11 +406,6 @@ SETTINGS = ("--loss", "del", "--batch-size", 4, "--max-length", 96, "--device", 
 SCHEDULE = ("--steps", 30, "--save-every", 3, "--eval-every", 7, "--eval-samples", 4)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return save_tiny(tmp_path_factory.mktemp("model") / "tiny", context=128)
-
-
 def command(model: Path, out: Path, *more) -> list:
     return ["train", "--model", model, "--out", out, *SETTINGS, *SCHEDULE, *more]
 

@@ -52,14 +52,23 @@ def test_file_that_is_no_text_is_refused(tmp_path):
 def test_folder_gives_its_runs_in_order_or_says_that_there_are_none(tmp_path):
     for name in ("b-1", "a-1"):
         write(tmp_path / name, "")
-    assert [log.name for log in read_logs(tmp_path)] == ["a-1", "b-1"]
-    assert [log.name for log in read_logs(tmp_path / "a-1")] == ["a-1"]
+    assert [log.name for log in read_logs(tmp_path)[0]] == ["a-1", "b-1"]
+    assert [log.name for log in read_logs(tmp_path / "a-1")[0]] == ["a-1"]
     with pytest.raises(InputError, match="holds no metrics.jsonl"):
         read_logs(tmp_path / "nothing")
     for i in range(MOST_RUNS):
         write(tmp_path / f"c-{i}", "")
     with pytest.raises(InputError, match="at most"):
         read_logs(tmp_path)
+
+
+def test_damaged_log_is_a_line_beside_the_others(tmp_path):
+    for name, text in (("a-1", ""), ("b-1", "x\n"), ("c-1", "")):
+        write(tmp_path / name, text)
+    logs, problems = read_logs(tmp_path)
+    assert [log.name for log in logs] == ["a-1", "c-1"]
+    assert len(problems) == 1 and f"{tmp_path / 'b-1' / 'metrics.jsonl'}, line 1" in problems[0]
+    assert read_logs(tmp_path / "b-1") == ([], problems)
 
 
 def test_every_number_that_is_logged_has_a_panel_and_a_gap_where_it_is_none():

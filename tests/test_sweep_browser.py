@@ -7,12 +7,9 @@ import pytest
 from delcore.losses import LOSSES
 from delcore.plots import plot_sweep, write_page
 from delcore.sweep import MEASURES, tabulate
-from tests.screenshots import CHROMIUM, browser
+from tests.screenshots import browser
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"),
-]
+pytestmark = pytest.mark.browser
 
 
 def overlap(one: dict, other: dict) -> bool:

@@ -486,11 +486,6 @@ def start(model: Path, out: Path, *more: str, processes: int = 1) -> subprocess.
     return start_python(*launch, *module, *command, *more)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return save_tiny(tmp_path_factory.mktemp("model") / "tiny", context=128)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_two_processes_record_what_one_does(tmp_path, model):

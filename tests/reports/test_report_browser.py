@@ -4,12 +4,8 @@ import pytest
 
 from delcore.reports.report import write_report
 from tests.benchmarks.runs_for_tests import header, records, write_run
-from tests.screenshots import CHROMIUM
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"),
-]
+pytestmark = pytest.mark.browser
 HOSTILE = "<img src=x onerror=alert(1)></td><script>alert(2)</script> $x$ " + "long-name-" * 20
 
 
