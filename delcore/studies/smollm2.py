@@ -247,8 +247,9 @@ def format_answers(result: Mapping[str, Any]) -> str:
             shown = "–" if error is None else f"{error:.2f}"
             change = facts["log_error_change_to_mle"]
             shown += f" ({', '.join(number(change[key], 2) for key in ('mean', 'low', 'high'))})" if change else ""
-            unread, median = 100 * facts["unread"]["mean"], facts["distances"]["median_absolute"]
-            lines.append(f"| {task} | `{name}` | {right} | {unread:.1f} | {shown} | {median or 0:g} |")
+            middle = facts["distances"]["median_absolute"]
+            cells = (task, f"`{name}`", right, f"{100 * facts['unread']['mean']:.1f}", shown)
+            lines.append("| " + " | ".join([*cells, "–" if middle is None else f"{middle:g}"]) + " |")
     return "\n".join(lines)
 
 
