@@ -55,6 +55,8 @@ def show_stored(study: Mapping[str, Any]) -> None:
         right = {name: Interval(**facts["right"]) for name, facts in models.items()}
         st.markdown(f"**{parts.escape_markdown(task)}**, SmolLM2-135M under four losses, read flexibly")
         _show_accuracy(right, task)
+        unread = ", ".join(f"{name} {100 * facts['unread']['mean']:.1f} %" for name, facts in models.items())
+        st.caption(f"Without an answer that could be read, and so wrong: {parts.escape_markdown(unread)}.")
     st.caption(f"{study['limits']} Single answers are shown of a folder that `delcore evaluate` wrote.")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -505,7 +506,11 @@ def test_runs_that_cannot_be_compared_say_why(evaluated):
 
 def test_stored_answers_are_shown_without_a_folder():
     app = open_page("results", section="Benchmarks")
-    assert len(charts(app)) == 1 and "200 items" in charts(app)[0]
+    answers = read_study("smollm2")["answers"]
+    assert len(charts(app)) == len(answers) and all("200 items" in chart for chart in charts(app))
+    told = [caption.value for caption in app.caption if caption.value.startswith("Without an answer")]
+    shares = [100 * facts["unread"]["mean"] for facts in answers["sat"].values()]
+    assert [float(share) for share in re.findall(r"[\d.]+(?= %)", told[2].replace("\\", ""))] == pytest.approx(shares)
 
 
 # ---------------------------------------------------------------- a workshop's server
