@@ -2,8 +2,6 @@
 
 import re
 import socket
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,9 @@ from delcore.errors import InputError
 
 def hub_reachable() -> bool:
     """Whether it is worth asking the hub: without a network its clients would retry for half a minute."""
+    import urllib.parse
+    import urllib.request  # with http and email, a third of what `delcore --help` would load
+
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
