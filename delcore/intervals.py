@@ -40,6 +40,16 @@ class Interval:
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
+def format_signed(value: float, digits: int = 3) -> str:
+    """A signed number with a true minus; what rounds to 0 has no sign.
+
+    >>> format_signed(-0.1234), format_signed(0.00001)
+    ('−0.123', '0.000')
+    """
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")
+
+
 def t_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval:
     """Mean of independent values with Student's interval; no ends for a single one.
 

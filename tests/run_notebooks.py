@@ -12,6 +12,7 @@ import ast
 import base64
 import hashlib
 import io
+import json
 import logging
 import os
 import re
@@ -24,13 +25,22 @@ import nbformat
 from jupyter_client.kernelspec import KernelSpecManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-from nbformat import NotebookNode
+from nbformat import NotebookNode, v4
 from PIL import Image
+
+from delcore.fingerprints import fingerprint_file
+from delcore.studies.stored import studies_folder
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 CELL_SECONDS = 600
 MOST_BYTES = 1_500_000
 STORED_TYPES = {"text/plain", "text/html", "image/png"}
+WATCH = """import sys as _sys
+_opened = set()
+_sys.addaudithook(lambda event, found: event == "open" and isinstance(found[0], str) and _opened.add(found[0]))
+"""
+"""Run before a notebook: what it opens, whoever opens it, becomes known."""
+TELL = "print(__import__('json').dumps(sorted(_opened)))"
 
 logger = logging.getLogger("run_notebooks")
 
@@ -89,10 +99,25 @@ def execute(path: Path, *, fast: bool, static: bool = False, cell_seconds: float
     # JSON figures: without this, each one would carry a copy of plotly's JavaScript through the kernel.
     switches = {"DELCORE_FAST": "1" if fast else "", "DELCORE_STATIC": "1" if static else ""}
     environment = os.environ | {"PLOTLY_RENDERER": "plotly_mimetype", "HF_HUB_DISABLE_PROGRESS_BARS": "1"} | switches
+    cells = list(notebook.cells)
+    watch, tell = v4.new_code_cell(WATCH), v4.new_code_cell(TELL)
+    notebook.cells += [watch, tell]  # behind the others, whose numbers stay
     with client.setup_kernel(env=environment):
-        for index, cell in enumerate(notebook.cells):
+        client.execute_cell(watch, len(cells))
+        for index, cell in enumerate(cells):
             _execute_cell(client, cell, index, path.name)
+        client.execute_cell(tell, len(cells) + 1)
+    notebook.cells = cells
+    notebook.metadata["delcore"] = {"data_sha256": _fingerprint_data(json.loads(tell.outputs[0].text))}
     return notebook
+
+
+def _fingerprint_data(opened: Sequence[str]) -> dict[str, str]:
+    """Of the opened files, those of the stored studies: their place there to their SHA-256."""
+    folder = studies_folder().resolve()
+    files = {Path(name).resolve() for name in opened if folder.name in name}
+    inside = sorted(file for file in files if file.is_relative_to(folder) and file.is_file())
+    return {file.relative_to(folder).as_posix(): fingerprint_file(file) for file in inside}
 
 
 def check_kernel(name: str, notebook: NotebookNode) -> str:
@@ -128,9 +153,10 @@ def _execute_cell(client: NotebookClient, cell: NotebookNode, index: int, name: 
 
 def store(notebook: NotebookNode, path: Path) -> None:
     """Write a run's outputs into the notebook, without anything that changes from run to run or shows nowhere."""
+    data = notebook.metadata.get("delcore", {}).get("data_sha256", {})
     strip(notebook)
     describe_figures(notebook)
-    notebook.metadata["delcore"] = {"outputs_of": fingerprint(notebook)}
+    notebook.metadata["delcore"] = {"outputs_of": fingerprint(notebook)} | ({"data_sha256": data} if data else {})
     problems = [*stored_problems(notebook)]
     text = nbformat.writes(notebook) + "\n"
     if len(text.encode()) > MOST_BYTES:
@@ -194,6 +220,16 @@ def fingerprint(notebook: NotebookNode) -> str:
     """Changes when the code does, but not with its comments or line breaks."""
     trees = [ast.dump(ast.parse(cell.source)) for cell in notebook.cells if cell.cell_type == "code"]
     return hashlib.sha256("\n".join(trees).encode()).hexdigest()[:16]
+
+
+def changed_data(notebook: NotebookNode) -> list[str]:
+    """Files of the studies that are no longer what the stored outputs were made of."""
+    folder, made_of = studies_folder(), notebook.metadata.get("delcore", {}).get("data_sha256", {})
+    return [
+        name
+        for name, digest in made_of.items()
+        if not (folder / name).is_file() or fingerprint_file(folder / name) != digest
+    ]
 
 
 def stored_problems(notebook: NotebookNode) -> Iterator[str]:

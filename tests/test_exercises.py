@@ -14,7 +14,7 @@ from delcore.arithmetic import DESIGN_LAW, READINGS
 from delcore.evaluate import measure_readings
 from delcore.exercises import by_hand, judgement, places
 from delcore.exercises.checks import UNANSWERED
-from delcore.studies.evidence import number
+from delcore.intervals import format_signed
 from delcore.studies.stored import read_study
 
 SENSOR_B = next(one for one in READINGS if one.prompt == "sensor B reads ")
@@ -231,4 +231,4 @@ def test_teachers_table_has_the_numbers_of_the_losses_and_models():
     }
     for title, entropies in rows.items():
         (line,) = [line for line in table if line.startswith(f"| {title}")]
-        assert [cell.strip() for cell in line.split("|")[2:-1]] == [number(one - law) for one in entropies]
+        assert [cell.strip() for cell in line.split("|")[2:-1]] == [format_signed(one - law) for one in entropies]

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,15 @@ from nbformat import v4
 from PIL import Image
 
 from tests import run_notebooks
-from tests.run_notebooks import MOST_BYTES, NotebookError, execute, find_notebooks, fingerprint, stored_problems
+from tests.run_notebooks import (
+    MOST_BYTES,
+    NotebookError,
+    changed_data,
+    execute,
+    find_notebooks,
+    fingerprint,
+    stored_problems,
+)
 
 pytestmark = pytest.mark.notebooks
 
@@ -54,9 +63,13 @@ def test_notebook_stores_what_reads_without_running(path, stored):
     assert path.stat().st_size <= MOST_BYTES
 
 
-def test_notebook_stores_the_outputs_of_its_code(stored):
-    outputs_of = stored.metadata.get("delcore", {}).get("outputs_of")
-    assert outputs_of == fingerprint(stored), "run `python -m tests.run_notebooks --store` again"
+def test_notebook_stores_the_outputs_of_its_code_and_data(stored):
+    made_of = stored.metadata.get("delcore", {})
+    assert made_of.get("outputs_of") == fingerprint(stored), "run `python -m tests.run_notebooks --store` again"
+    assert changed_data(stored) == [], "these studies have changed: run `python -m tests.run_notebooks --store` again"
+    code = "\n".join(cell.source for cell in stored.cells if cell.cell_type == "code")
+    named = {f"{study}/results.json" for study in re.findall(r'read_study\("(\w+)"\)', code)}
+    assert named <= made_of.get("data_sha256", {}).keys(), "a study is read, but was not recorded"
 
 
 def test_notebook_has_prose_in_half_of_its_cells_and_small_cells_of_code(stored):
@@ -108,6 +121,19 @@ def test_dead_kernel_names_notebook_and_cell(tmp_path):
 def test_switches_reach_the_kernel(tmp_path):
     path = write_notebook(tmp_path, "import os\n[os.environ[k] for k in ('DELCORE_FAST', 'DELCORE_STATIC')]")
     assert execute(path, fast=False, static=True).cells[0].outputs[0].data["text/plain"] == "['', '1']"
+
+
+def test_stored_notebook_knows_the_studies_it_read_and_that_one_has_changed(tmp_path, monkeypatch):
+    path = write_notebook(tmp_path, "from delcore.exercises.judgement import stored_readings\n_ = stored_readings()")
+    run_notebooks.store(execute(path, fast=False), path)
+    stored = nbformat.read(path, as_version=4)
+    assert list(stored.metadata["delcore"]["data_sha256"]) == ["smollm2/results.json"]
+    assert changed_data(stored) == []
+    shutil.copytree(run_notebooks.studies_folder(), tmp_path / "studies")
+    monkeypatch.setattr(run_notebooks, "studies_folder", lambda: tmp_path / "studies")
+    with (tmp_path / "studies" / "smollm2" / "results.json").open("a") as file:
+        file.write(" ")
+    assert changed_data(stored) == ["smollm2/results.json"]
 
 
 def test_command_exits_with_1_and_one_line(tmp_path, monkeypatch, caplog):

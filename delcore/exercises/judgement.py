@@ -8,8 +8,7 @@ from delcore.analysis import entropy_nats
 from delcore.arithmetic import DESIGN_LAW
 from delcore.equilibria import equilibrium
 from delcore.exercises.checks import Check, check_choices
-from delcore.intervals import Interval
-from delcore.studies.evidence import number
+from delcore.intervals import Interval, format_signed
 from delcore.studies.stored import read_study
 
 BIASES = ("over-sharp", "over-flat", "neither")
@@ -50,7 +49,9 @@ def check_biases(answers: Any) -> Check:
     """Exercise 7: where five losses lead on the law of sensor B, at default α and u = 1."""
     gaps = {name: equilibrium(name, DESIGN_LAW).entropy_nats - entropy_nats(DESIGN_LAW) for name in JUDGED}
     why = (
-        "Entropy at the equilibrium less the law's: " + ", ".join(f"{n} {number(gap)}" for n, gap in gaps.items()) + "."
+        "Entropy at the equilibrium less the law's: "
+        + ", ".join(f"{name} {format_signed(gap)}" for name, gap in gaps.items())
+        + "."
     )
     return check_choices(
         answers,
@@ -90,7 +91,7 @@ def _separation(interval: Interval) -> str:
 
 
 def _reading_hint(interval: Interval, given: str) -> str:
-    ends = f"from {' to '.join(number(end) for end in (interval.low, interval.high) if end is not None)}"
+    ends = f"from {' to '.join(format_signed(end) for end in (interval.low, interval.high) if end is not None)}"
     if given == "equal":
         return f"No interval shows that two losses are equal; this one runs {ends}; the truth may be anywhere there."
     if interval.excludes_zero and given == "not separated":

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from delcore.benchmarks.saved_runs import EvaluationRun
 from delcore.benchmarks.tasks import TASKS
-from delcore.intervals import Interval
+from delcore.intervals import Interval, format_signed
 
 NOTHING = "–"
 """Where there is nothing to measure."""
@@ -31,7 +31,8 @@ def format_percent(found: Interval | None) -> str:
 def format_points(found: Interval) -> str:
     """A difference of shares in percentage points with its interval."""
     low, high = found.low or 0.0, found.high or 0.0
-    return f"{100 * found.mean:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})".replace("-", "−")
+    mean, start, end = (format_signed(100 * value, 1) for value in (found.mean, low, high))
+    return f"{mean} ({start} to {end})"
 
 
 def format_short(value: float | Decimal | None) -> str:

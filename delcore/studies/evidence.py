@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 
 from delcore.errors import InputError
 from delcore.fingerprints import fingerprint_file
-from delcore.intervals import CONFIDENCE, Interval, t_interval
+from delcore.intervals import CONFIDENCE, Interval, format_signed, t_interval
 
 NEGLIGIBLE_NATS = 0.02
 """An entropy is called unchanged where the whole interval of its difference lies within this."""
 
 LOOKS_LIKE_ZERO = 0.0005
-"""Numbers below this are written with five decimals: three would be zeros."""
+"""Below this three decimals are zeros; see `interval_texts`."""
 
 REFERENCE = "mle"
 FILES = ("results.json", "runs.csv")
@@ -172,16 +172,6 @@ def join(parts: Sequence[Part]) -> str:
 # ---------------------------------------------------------------- words
 
 
-def number(value: float, digits: int = 3) -> str:
-    """A signed number with a true minus.
-
-    >>> number(-0.1234), number(0.00001)
-    ('−0.123', '0.000')
-    """
-    text = f"{value:+.{digits}f}"
-    return text[1:] if float(text) == 0 else text.replace("-", "−")
-
-
 def interval_text(interval: Interval) -> str:
     """A mean with its interval, and whether 0 is in it."""
     return interval_texts([interval])[0]
@@ -200,8 +190,8 @@ def _looks_like_zero(interval: Interval) -> bool:
 
 
 def _interval_text(interval: Interval, digits: int) -> str:
-    ends = [number(end, digits) for end in (interval.low, interval.high) if end is not None]
-    mean = number(interval.mean, digits)
+    ends = [format_signed(end, digits) for end in (interval.low, interval.high) if end is not None]
+    mean = format_signed(interval.mean, digits)
     if not ends:
         return f"{mean} (one seed, no interval)"
     return f"{mean} ({' to '.join(ends)}{'' if interval.excludes_zero else ', not separated'})"

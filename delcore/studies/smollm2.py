@@ -27,12 +27,11 @@ from delcore.checkpoints import write_json
 from delcore.config import TrainConfig
 from delcore.evaluate import DIGIT_MEASURES, measure_digits_by_sample
 from delcore.fingerprints import fingerprint_samples
-from delcore.intervals import Interval, bootstrap_ratio
+from delcore.intervals import Interval, bootstrap_ratio, format_signed
 from delcore.models import LoadedModel, load_model
 from delcore.recipes import config_from
 from delcore.run_logs import METRICS
 from delcore.sources import load_samples
-from delcore.studies.evidence import number
 from delcore.sweep import finished_record
 from delcore.train import finetune_to_end
 
@@ -246,7 +245,7 @@ def format_answers(result: Mapping[str, Any]) -> str:
             error = facts["distances"]["log_mae"]
             shown = "–" if error is None else f"{error:.2f}"
             change = facts["log_error_change_to_mle"]
-            shown += f" ({', '.join(number(change[key], 2) for key in ('mean', 'low', 'high'))})" if change else ""
+            shown += f" ({_format_change(change, digits=2)})" if change else ""
             middle = facts["distances"]["median_absolute"]
             cells = (task, f"`{name}`", right, f"{100 * facts['unread']['mean']:.1f}", shown)
             lines.append("| " + " | ".join([*cells, "–" if middle is None else f"{middle:g}"]) + " |")
@@ -259,7 +258,11 @@ def _format_cell(
     shown = f"{scale * value['mean']:.{digits}f}"
     if difference is None:
         return shown
-    return f"{shown} ({', '.join(number(scale * difference[key], digits) for key in ('mean', 'low', 'high'))})"
+    return f"{shown} ({_format_change(difference, scale=scale, digits=digits)})"
+
+
+def _format_change(difference: Mapping[str, float], *, scale: float = 1, digits: int) -> str:
+    return ", ".join(format_signed(scale * difference[key], digits) for key in ("mean", "low", "high"))
 
 
 def _entry(value: Interval, difference: Interval | None) -> dict[str, Any]:

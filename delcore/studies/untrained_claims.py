@@ -14,7 +14,8 @@ from typing import Any
 from delcore._panels import look_of
 from delcore.analysis import CriterionFits, fit_criteria, measure_place_weights
 from delcore.analysis.criteria import CRITERIA, POINTS
-from delcore.studies.evidence import Evidence, Part, number
+from delcore.intervals import format_signed
+from delcore.studies.evidence import Evidence, Part
 
 SIGNIFICANT = 0.05
 NUMBER = "123.456"
@@ -58,7 +59,7 @@ def places_jump(_: Evidence) -> list[Part]:
     found = measure_place_weights(NUMBER)
     jumps = dict(zip(found.rules, found.jumps.tolist(), strict=True))
     falls = dict(zip(found.rules, found.falls.tolist(), strict=True))
-    ends = {rule: f"{number(jump, 2)}" for rule, jump in jumps.items()}
+    ends = {rule: format_signed(jump, 2) for rule, jump in jumps.items()}
     return [
         Part(f"first decimal less units digit of {NUMBER}, rule integer: {ends['integer']}", jumps["integer"] > 0),
         Part(f"rule decimal (DEL): {ends['decimal']}, falls all along", bool(falls["decimal"])),
@@ -69,7 +70,8 @@ def beside_places(_: Evidence) -> str:
     """The jumps of the other rules, and DEL's as a ratio."""
     found = measure_place_weights(NUMBER)
     rows = zip(found.rules, found.jumps, found.ratios, strict=True)
-    return f"jump and ratio of every rule: {', '.join(f'{r} {number(j, 2)}, {q:.2f}' for r, j, q in rows)} [computed]"
+    told = [f"{rule} {format_signed(jump, 2)}, {ratio:.2f}" for rule, jump, ratio in rows]
+    return f"jump and ratio of every rule: {', '.join(told)} [computed]"
 
 
 def criterion_times_distance(_: Evidence) -> list[Part]:
