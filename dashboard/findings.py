@@ -22,7 +22,7 @@ ICONS = {
     "not tested at this scale": ":material/block:",
     "not run": ":material/hourglass_empty:",
 }
-GROUPS = {"gap_nats": ("readings", "reading integers", "reading decimals")}
+GROUPS = dict.fromkeys(("gap_nats", "kl_nats"), ("readings", "reading integers", "reading decimals"))
 ON_SMOLLM2 = {"gap_nats": "entropy_nats", "distance": "expected_digit_error"}
 
 

@@ -1,5 +1,6 @@
 """The ledger of claims: every rule on made-up results, and the committed ledger against the committed data."""
 
+import dataclasses
 import json
 import re
 from dataclasses import dataclass, field
@@ -15,8 +16,8 @@ from delcore.errors import InputError
 from delcore.intervals import Interval, t_interval
 from delcore.studies import claims
 from delcore.studies.__main__ import main
-from delcore.studies.claims import CLOSED, OPENED, RULES, build_ledger, put_table, table
-from delcore.studies.evidence import Part, interval_text, interval_texts, join, negligible, read_evidence
+from delcore.studies.claims import CLOSED, OPENED, RULES, build_ledger, put_table, table, tally
+from delcore.studies.evidence import Part, deciding, interval_text, interval_texts, join, negligible, read_evidence
 from delcore.studies.stored import CLAIMS_FILE, VERDICTS, Claim, read_claims
 from delcore.studies.trained_claims import smaller_size
 from delcore.studies.untrained_claims import CASES
@@ -24,6 +25,8 @@ from delcore.studies.untrained_claims import CASES
 ROOT = Path(delcore.__file__).parents[1]
 STUDIES = ROOT / "notebooks" / "studies"
 SEEDS = (2, 3, 4, 5)
+MOST_SHOWN = 260
+"""Characters of a cell that a code-hosting page still shows in a few lines."""
 UPS_AND_DOWNS = (3, -1, -3, 1)  # they cancel over the seeds, so noise alone moves no mean
 COLUMNS = [("readings", "gap_nats"), ("reading integers", "gap_nats"), ("reading decimals", "gap_nats")]
 COLUMNS += [("readings", "kl_nats"), ("integers", "exact_match"), ("decimals", "exact_match")]
@@ -85,12 +88,19 @@ def smollm2_json(means):
     def around(mean):
         return {"difference_to_mle": {"mean": mean, "low": mean - 0.01, "high": mean + 0.01, "count": 9}}
 
+    def answered(mean):
+        change = around(mean)["difference_to_mle"]
+        told = {"change_to_mle": {"difference": change}, "log_error_change_to_mle": change, "unread": {"mean": 0.5}}
+        return {"base": told, "mle": told, "del": told}
+
     digits = {
         loss: {name: around(means.get((loss, name), 0.0)) for name in ("entropy_nats", "expected_digit_error")}
         for loss in ("ntl_was", "dist2", "del")
     }
-    right = {"gsm8k": {"del": {"change_to_mle": {"difference": {"mean": 0.0, "low": -0.1, "high": 0.1, "count": 9}}}}}
-    return {"digits": digits, "answers": right, "items": 9, "run": {"settings": {"steps": 5, "batch_size": 8}}}
+    answers = {task: answered(mean) for task, mean in (("gsm8k", 0.001), ("svamp", -0.3), ("sat", 0.2))}
+    for told in answers["sat"].values():
+        told["log_error_change_to_mle"] = None
+    return {"digits": digits, "answers": answers, "items": 9, "run": {"settings": {"steps": 5, "batch_size": 8}}}
 
 
 def papers_world():
@@ -190,8 +200,24 @@ def test_one_comparison_that_comes_out_otherwise_makes_it_mixed(tmp_path, number
     assert found[:2].count("agrees") == 2 - (number < 3)
 
 
+@pytest.mark.parametrize(
+    ("holds", "expected"),
+    [
+        ([True, True, True], [0, 2]),
+        ([None, True, True, None, False], [1, 4]),
+        ([None, True, None], [1, 0]),
+        ([None, False, False], [1, 2]),
+        ([None, False], [1]),
+        ([None], [0]),
+    ],
+)
+def test_deciding_parts_show_both_sides_or_the_ends_of_one(holds, expected):
+    parts = [Part(str(i), one, "n = 1 seeds") for i, one in enumerate(holds)]
+    assert [int(part.text) for part in deciding(parts)] == expected
+
+
 def test_joined_verdict_agrees_only_with_one_voice_and_differs_only_without_support():
-    yes, no, noise = Part("a", True), Part("b", False), Part("c", None)
+    yes, no, noise = Part("a", True, ""), Part("b", False, ""), Part("c", None, "")
     assert [join([yes, yes]), join([no, no]), join([noise, noise])] == ["agrees", "differs", "not separated"]
     assert [join([yes, no]), join([yes, noise]), join([no, noise])] == ["mixed", "mixed", "differs"]
 
@@ -249,7 +275,27 @@ def test_group_that_every_run_answers_in_full_is_told_and_not_judged(tmp_path):
         result = found[number - 1]["result"]
         assert "exact match on integers" in result and "exact match on decimals" not in result
         assert "decimals 1.000 (as every run: a ceiling, not judged)" in result
-    assert [found[i]["verdict"] for i in (3, 6)] == ["agrees", "agrees"]
+    assert [found[i]["verdict"] for i in (3, 6, 7)] == ["agrees"] * 3
+
+
+def test_gain_on_decimals_is_judged_only_below_their_ceiling(tmp_path):
+    world = papers_world()
+    below = build_ledger(world.write(tmp_path))["claims"][7]["result"]
+    assert below.count("gain on decimals less that on integers") == 2 and "not judged" not in below
+    world.noise = 0.0
+    for variant in VARIANTS["ablations"]:
+        world.set("ablations", variant, "exact_match", 1.0, ["decimals"])
+    above = build_ledger(world.write(tmp_path))["claims"][7]["result"]
+    assert "gain on decimals" not in above and "decimals most: not judged, ceiling" in above
+
+
+def test_answers_of_a_real_model_stand_beside_accuracy_and_distance(tmp_path):
+    found = build_ledger(papers_world().write(tmp_path))["claims"]
+    right, errors = found[3]["result"], found[4]["result"]
+    assert "GSM8K +0.001 (−0.009 to +0.011, not separated), SVAMP −0.300 (−0.310 to −0.290), SAT-Math +0.200" in right
+    assert "50 % of DEL's and 50 % of MLE's answers name none" in right
+    assert "GSM8K DEL +0.001 (−0.009 to +0.011, not separated)" in errors
+    assert "SVAMP DEL −0.300 (−0.310 to −0.290), the base −0.300" in errors and "SAT" not in errors
 
 
 def test_exact_match_is_judged_on_integers_and_decimals_apart(tmp_path):
@@ -313,8 +359,19 @@ def test_command_outside_a_checkout_writes_the_data_and_says_that_no_table_was_w
     monkeypatch.chdir(tmp_path)
     with caplog.at_level("INFO"):
         assert main(["claims", "--out", "studies"]) == 0
-    assert "There is no README.md here" in caplog.text
+    assert "No README.md with the table's markers lies here" in caplog.text
     assert (tmp_path / "studies" / CLAIMS_FILE).is_file() and not (tmp_path / "README.md").exists()
+
+
+def test_command_beside_a_readme_of_someone_else_leaves_it_alone(tmp_path, monkeypatch, caplog):
+    papers_world().write(tmp_path / "studies")
+    (tmp_path / "README.md").write_bytes("schön\n".encode("latin-1"))
+    monkeypatch.chdir(tmp_path)
+    with caplog.at_level("INFO"):
+        assert main(["claims", "--out", "studies"]) == 0
+    assert "No README.md with the table's markers lies here" in caplog.text
+    assert (tmp_path / "studies" / CLAIMS_FILE).is_file()
+    assert (tmp_path / "README.md").read_bytes() == "schön\n".encode("latin-1")
 
 
 def test_named_readme_that_is_not_there_is_one_line_and_nothing_is_written(tmp_path, capsys):
@@ -354,7 +411,19 @@ def test_table_has_a_row_per_claim_and_no_bar_within_a_cell(tmp_path):
     ledger = build_ledger(papers_world().write(tmp_path))
     rows = table([Claim(**claim) for claim in ledger["claims"]]).splitlines()
     assert len(rows) == 12
-    assert {row.count("|") for row in rows} == {6}
+    assert {row.count("|") for row in rows} == {5}
+
+
+def test_table_is_short_and_says_how_many_observations_stand_behind_it(committed):
+    for claim in read_claims():
+        assert len(claim.brief) <= MOST_SHOWN and ("n = " in claim.brief or "[computed]" in claim.brief), claim.number
+
+
+def test_sentence_above_the_table_counts_the_verdicts(tmp_path):
+    found = [Claim(**claim) for claim in build_ledger(papers_world().write(tmp_path))["claims"]]
+    assert tally(found) == "Verdicts of the 10 claims: *agrees* 10."
+    found[4:6] = [dataclasses.replace(found[4], verdict="differs"), dataclasses.replace(found[5], verdict="not run")]
+    assert tally(found) == "Verdicts of the 10 claims: *agrees* 8, *differs* 1, *not run* 1."
 
 
 # ---------------------------------------------------------------- what is committed

@@ -241,6 +241,7 @@ def claim(**fields: object) -> Claim:
         "verdict": "agrees",
         "link": "n",
         "figure": "losses:gap_nats",
+        "brief": "b",
     }
     return Claim(**facts | fields)
 

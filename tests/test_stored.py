@@ -16,7 +16,16 @@ from delcore.studies.stored import CLAIMS_FILE, Claim, read_claims, read_study
 
 ROOT = Path(delcore.__file__).parents[1]
 STUDIES = ROOT / "notebooks" / "studies"
-CLAIM = {"number": 3, "claim": "a", "test": "b", "result": "c", "verdict": "mixed", "link": "d", "figure": "e"}
+CLAIM = {
+    "number": 3,
+    "claim": "a",
+    "test": "b",
+    "result": "c",
+    "verdict": "mixed",
+    "link": "d",
+    "figure": "e",
+    "brief": "f",
+}
 
 
 def test_study_is_read_from_the_checkout():

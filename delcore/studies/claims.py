@@ -18,9 +18,10 @@ from typing import Any
 from delcore.checkpoints import write_json, write_whole
 from delcore.errors import InputError
 from delcore.studies import trained_claims as trained
+from delcore.studies import trained_context as context
 from delcore.studies import untrained_claims as untrained
-from delcore.studies.evidence import Evidence, Part, join, read_evidence
-from delcore.studies.stored import CLAIMS_FILE, Claim
+from delcore.studies.evidence import Evidence, Part, deciding, join, read_evidence
+from delcore.studies.stored import CLAIMS_FILE, VERDICTS, Claim
 
 logger = logging.getLogger("delcore.studies")
 
@@ -39,6 +40,7 @@ CASES = "02_why_likelihood_is_not_enough.ipynb#Criterion-×-distance"
 
 TRAINED_TEST = "embedded model"
 ENTROPY_TEST = f"{TRAINED_TEST}, default and matched strength, readings of a known law; SmolLM2-135M on GSM8K"
+BENCHMARKS_TEST = "SmolLM2-135M on three of the paper's benchmarks"
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ RULES = (
         ENTROPY_TEST,
         ("losses", "smollm2"),
         trained.sharpens,
-        trained.beside_bias,
+        context.beside_bias,
         BIAS,
         "losses:gap_nats",
     ),
@@ -79,7 +81,7 @@ RULES = (
         ENTROPY_TEST,
         ("losses", "smollm2"),
         trained.flattens,
-        trained.beside_bias,
+        context.beside_bias,
         BIAS,
         "losses:gap_nats",
     ),
@@ -88,16 +90,16 @@ RULES = (
         ENTROPY_TEST,
         ("losses", "smollm2"),
         trained.moves_gently,
-        trained.beside_gentle,
+        context.beside_gentle,
         GENTLE,
         "losses:gap_nats",
     ),
     Rule(
         "DEL has the best accuracy",
-        f"{TRAINED_TEST}: held-out problems answered exactly; the paper's benchmarks are out of reach here",
+        f"{TRAINED_TEST}: held-out problems answered exactly; beside them, {BENCHMARKS_TEST}",
         ("losses", "smollm2"),
         trained.answers_best,
-        trained.beside_accuracy,
+        context.beside_accuracy,
         ANSWERS,
         "losses:exact_match",
     ),
@@ -106,7 +108,7 @@ RULES = (
         f"{TRAINED_TEST}; SmolLM2-135M on GSM8K: the expected digit's distance from the true one",
         ("losses", "smollm2"),
         trained.lowers_distance,
-        trained.beside_distance,
+        context.beside_distance,
         NEARNESS,
         "losses:distance",
     ),
@@ -124,18 +126,18 @@ RULES = (
         f"{TRAINED_TEST}, DEL with and without it",
         ("ablations",),
         trained.hurt_by_distance,
-        trained.beside_ablations,
+        context.beside_ablations,
         TERM,
-        "ablations:exact_match",
+        "ablations:kl_nats",
     ),
     Rule(
         "Floating-point optimisation helps, decimals most",
         f"{TRAINED_TEST}, DEL with its place weights, with those of integers, and with none",
         ("ablations",),
         trained.helped_by_places,
-        trained.beside_ablations,
+        context.beside_weights,
         WEIGHTS,
-        "ablations:exact_match",
+        "ablations:kl_nats",
     ),
     Rule(
         "Earlier place rules jump at the decimal point",
@@ -162,7 +164,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its part of the command line."""
     parser.add_argument("--out", type=Path, required=True, help="folder of the studies; the ledger goes there")
     parser.add_argument(
-        "--readme", type=Path, help=f"file with the table's two markers; by default {README}, if it lies here"
+        "--readme", type=Path, help=f"file with the table's two markers; by default {README}, if that has them"
     )
     parser.set_defaults(run=run_claims)
 
@@ -171,24 +173,23 @@ def run_claims(arguments: argparse.Namespace) -> None:
     """Write `claims.json`, and the table into the README if there is one."""
     ledger = build_ledger(read_evidence(arguments.out))
     claims = [Claim(**claim) for claim in ledger["claims"]]
-    readme = _find_readme(arguments.readme)
-    text = readme and put_table(readme.read_text(encoding="utf-8"), claims)
+    files = _files_for_table(arguments.readme)
+    texts = {file: put_table(file.read_text(encoding="utf-8"), claims) for file in files}
     write_json(arguments.out / CLAIMS_FILE, ledger)
-    if readme and text:
-        write_whole(readme, text)
+    for file, text in texts.items():
+        write_whole(file, text)
     for claim in claims:
         logger.info("%d %s: %s", claim.number, claim.claim, claim.verdict)
 
 
-def _find_readme(given: Path | None) -> Path | None:
-    """The file that gets the table; None outside a checkout."""
-    readme = given or README
-    if readme.is_file():
-        return readme
-    if given:
+def _files_for_table(given: Path | None) -> list[Path]:
+    """The named file, or this folder's README if it has a place for the table, or none."""
+    if given and not given.is_file():
         raise InputError(f"`--readme` must be a file; there is none at {given}.")
-    logger.info("There is no %s here, so the table goes nowhere; `--readme` names a file for it.", README)
-    return None
+    if given or (README.is_file() and OPENED.encode() in README.read_bytes()):
+        return [given or README]
+    logger.info("No %s with the table's markers lies here, so it goes nowhere; `--readme` names a file.", README)
+    return []
 
 
 def build_ledger(evidence: Evidence, rules: Sequence[Rule] = RULES) -> dict[str, Any]:
@@ -204,10 +205,12 @@ def judge_claim(number: int, rule: Rule, evidence: Evidence) -> Claim:
     missing = [name for name in rule.needs if name not in evidence.studies]
     if missing:
         verdict, result = "not run", f"to be run: {', '.join(missing)}"
+        brief = result
     else:
         parts = rule.judge(evidence)
         verdict, result = join(parts), "; ".join([*(part.text for part in parts), rule.beside(evidence)])
-    return Claim(number, rule.claim, rule.test, result, verdict, rule.link, rule.figure)
+        brief = "; ".join(f"{part.brief or part.text} [{part.sample}]" for part in deciding(parts))
+    return Claim(number, rule.claim, rule.test, result, verdict, rule.link, rule.figure, brief)
 
 
 def put_table(readme: str, claims: Sequence[Claim]) -> str:
@@ -219,13 +222,20 @@ def put_table(readme: str, claims: Sequence[Claim]) -> str:
     if readme.count(OPENED) != 1 or readme.count(CLOSED) != 1 or readme.index(OPENED) > readme.index(CLOSED):
         raise InputError(f"`--readme` must hold the lines {OPENED} and {CLOSED}, once each and in this order.")
     before, rest = readme.split(OPENED)
-    return before + OPENED + "\n" + table(claims) + CLOSED + rest.split(CLOSED)[1]
+    return f"{before}{OPENED}\n{tally(claims)}\n\n{table(claims)}{CLOSED}{rest.split(CLOSED)[1]}"
+
+
+def tally(claims: Sequence[Claim]) -> str:
+    """How many claims have each verdict, in a sentence."""
+    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
+    told = ", ".join(f"*{verdict}* {count}" for verdict, count in counts.items() if count)
+    return f"Verdicts of the {len(claims)} claims: {told}."
 
 
 def table(claims: Sequence[Claim]) -> str:
-    """The claims as a table in Markdown."""
-    lines = ["| | claim | verdict here | tested with | our numbers |", "|---|---|---|---|---|"]
+    """The claims as a table in Markdown, with the numbers that show each verdict; the ledger has all of them."""
+    lines = ["| | claim | verdict here | shown by |", "|---|---|---|---|"]
     for claim in claims:
-        cells = (f"[{claim.number}](notebooks/{claim.link})", claim.claim, f"**{claim.verdict}**", claim.test)
-        lines.append(f"| {' | '.join((*cells, claim.result))} |")
+        cells = (f"[{claim.number}](notebooks/{claim.link})", claim.claim, f"**{claim.verdict}**", claim.brief)
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

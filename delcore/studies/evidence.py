@@ -37,10 +37,14 @@ class Part:
     Args:
         text: the comparison and its numbers.
         holds: what came out as the claim says; None where noise could have done it.
+        sample: unit and number of observations; see `sample`.
+        brief: the same in fewer words, where the text is a long list.
     """
 
     text: str
     holds: bool | None
+    sample: str
+    brief: str = ""
 
 
 @dataclass(frozen=True)
@@ -169,7 +173,21 @@ def join(parts: Sequence[Part]) -> str:
     return "mixed" if True in answers else "differs"
 
 
+def deciding(parts: Sequence[Part]) -> list[Part]:
+    """At most two parts that show a verdict: one for and one against a claim, or the first and the last of one kind."""
+    agree, differ, tied = ([part for part in parts if part.holds is holds] for holds in (True, False, None))
+    if agree and (differ or tied):
+        return [agree[0], (differ or tied)[0]]
+    alike = agree or differ or tied
+    return [alike[0], *alike[1:][-1:]]
+
+
 # ---------------------------------------------------------------- words
+
+
+def sample(interval: Interval, unit: str = "", of: str = "seeds") -> str:
+    """What an interval stands on: "nats, n = 5 seeds"."""
+    return f"{unit}{', ' * bool(unit)}n = {interval.count} {of}"
 
 
 def interval_text(interval: Interval) -> str:

@@ -28,6 +28,7 @@ class Claim:
         link: notebook and heading, from the folder `notebooks`.
         figure: what shows it: a study and a measure of its rows ("losses:gap_nats"), "embeddings:similarity", or the
             analysis "places" or "criteria".
+        brief: the one or two comparisons that show the verdict, as text.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Claim:
     verdict: str
     link: str
     figure: str
+    brief: str
 
 
 def read_study(name: str) -> dict[str, Any]:

@@ -8,30 +8,34 @@
    hold together.
    Here, in 7 and in 8 exact match is judged on integers and on decimals apart, and not where every run of the study
    answers every problem: at that ceiling nothing can be told apart.
-5: DEL's |E[k] − c| is below plain likelihood's, on integers, on decimals and on SmolLM2.
+5: DEL's |E[k] − c| is below plain likelihood's, on integers, on decimals and on SmolLM2. The errors of SmolLM2's final
+   answers were measured later; they stand beside the verdict.
 7: with the distance term exact match is lower and the readings are farther from their law.
 8: the place weights of `decimal` answer more exactly and come nearer the law than those of `none` and `integer`, and
-   gain more exact match on decimals than on integers.
+   gain more exact match on decimals than on integers. Where decimals are at the ceiling that gain is not judged: it
+   would be that on integers with its sign turned.
+
+What stands beside a verdict is in `trained_context`.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delcore._panels import look_of
-from delcore.intervals import Interval
+from delcore.intervals import Interval, format_signed
 from delcore.losses import LOSSES
 from delcore.studies.evidence import (
     Evidence,
     Part,
     Runs,
     all_signs,
-    budget,
     change,
     difference,
     interval_text,
     interval_texts,
     negligible,
     runs_of,
+    sample,
     sizes_of_change,
     value_of,
 )
@@ -48,8 +52,8 @@ def sharpens(evidence: Evidence) -> list[Part]:
     parts = _biases(evidence, "ntl_was", -1)
     for strength, ending in STRENGTHS.items():
         moved = change(runs_of(evidence, "losses"), f"ntl_mse{ending}", LAWFUL, GAP)
-        strong = _strength(evidence, f"ntl_mse{ending}", strength)
-        parts.append(Part(f"NTL-MSE against MLE, {strong}: {interval_text(moved)}", negligible(moved)))
+        text = f"NTL-MSE against MLE, {_strength(evidence, f'ntl_mse{ending}', strength)}: {interval_text(moved)}"
+        parts.append(Part(text, negligible(moved), sample(moved, "nats")))
     return parts
 
 
@@ -64,9 +68,11 @@ def _biases(evidence: Evidence, loss: str, side: int) -> list[Part]:
     for strength, ending in STRENGTHS.items():
         gap, moved = _gap(runs, loss + ending), change(runs, loss + ending, LAWFUL, GAP)
         text = f"{title}, {_strength(evidence, loss + ending, strength)}: entropy less the law's {interval_text(gap)}"
-        parts.append(Part(f"{text}, less MLE's {interval_text(moved)}", all_signs([gap, moved], side)))
-    moved = _smollm2(evidence, loss, "entropy_nats")
-    return [*parts, Part(f"{title} on SmolLM2, default: less MLE's {interval_text(moved)}", all_signs([moved], side))]
+        text += f", less MLE's {interval_text(moved)}"
+        parts.append(Part(text, all_signs([gap, moved], side), sample(moved, "nats")))
+    moved = on_smollm2(evidence, loss, "entropy_nats")
+    text = f"{title} on SmolLM2, default: less MLE's {interval_text(moved)}"
+    return [*parts, Part(text, all_signs([moved], side), sample(moved, "nats", "answers"))]
 
 
 def moves_gently(evidence: Evidence) -> list[Part]:
@@ -79,12 +85,12 @@ def moves_gently(evidence: Evidence) -> list[Part]:
             text = (
                 f"size of DEL's change less {look_of(other).title}'s, {_strength(evidence, other + ending, strength)}"
             )
-            parts.append(Part(f"{text}: {interval_text(less)}", all_signs([less], -1)))
-    ours = _smollm2(evidence, "del", "entropy_nats")
+            parts.append(Part(f"{text}: {interval_text(less)}", all_signs([less], -1), sample(less, "nats")))
+    ours = on_smollm2(evidence, "del", "entropy_nats")
     for other in ("ntl_was", "dist2"):
-        theirs = _smollm2(evidence, other, "entropy_nats")
+        theirs = on_smollm2(evidence, other, "entropy_nats")
         text = f"SmolLM2, default: DEL {interval_text(ours)}, {look_of(other).title} {interval_text(theirs)}"
-        parts.append(Part(text, smaller_size(ours, theirs)))
+        parts.append(Part(text, smaller_size(ours, theirs), sample(ours, "nats", "answers")))
     return parts
 
 
@@ -111,34 +117,48 @@ def answers_best(evidence: Evidence) -> list[Part]:
 
 
 def _best(runs: Runs, others: Sequence[str], strength: str) -> list[Part]:
-    groups, parts = _below_the_ceiling(runs), []
+    groups, parts = below_the_ceiling(runs) or list(SOLVED), []
     for group in groups:
         own = value_of(runs, "del", [group], "exact_match")
         theirs = [value_of(runs, other, [group], "exact_match") for other in others]
         found = [difference(own, one, comparisons=len(others) * len(groups)) for one in theirs]
         listed = zip(others, interval_texts(found), strict=True)
         text = ", ".join(f"{_title(other)} {one}" for other, one in listed)
-        parts.append(Part(f"exact match on {group} of DEL less that of, {strength}: {text}", all_signs(found, 1)))
+        text = f"exact match on {group} of DEL less that of, {strength}: {text}"
+        parts.append(Part(text, all_signs(found, 1), sample(found[0]), brief=_spread(found, group, strength)))
     return parts
 
 
-def _below_the_ceiling(runs: Runs) -> list[str]:
-    """Groups of problems that some run does not answer in full; all of them if there is none."""
+def _spread(found: Sequence[Interval], group: str, strength: str) -> str:
+    """All comparisons of one strength in few words."""
+    ends = " to ".join(format_signed(end([one.mean for one in found])) for end in (min, max))
+    apart = sum(one.excludes_zero for one in found)
+    count = f"{apart} of {len(found)} separated" if apart else "none separated"
+    return f"exact match on {group} of DEL less that of {len(found)} others, {strength}: means {ends}, {count}"
+
+
+def below_the_ceiling(runs: Runs) -> list[str]:
+    """Groups of problems that some run does not answer in full."""
     shares = {
         group: [one for name in runs for one in value_of(runs, name, [group], "exact_match").values()]
         for group in SOLVED
     }
-    return [group for group in SOLVED if min(shares[group]) < 1] or list(SOLVED)
+    return [group for group in SOLVED if min(shares[group]) < 1]
 
 
 def lowers_distance(evidence: Evidence) -> list[Part]:
     """5: DEL's expected digit is nearer to the true one."""
     runs = runs_of(evidence, "losses")
     found = {group: change(runs, "del", [group], "distance") for group in SOLVED}
-    found["SmolLM2"] = _smollm2(evidence, "del", "expected_digit_error")
+    found["SmolLM2"] = on_smollm2(evidence, "del", "expected_digit_error")
     texts = interval_texts([*found.values()])
+    of_what = {"SmolLM2": "answers"}
     return [
-        Part(f"abs(E[k] − c) less MLE's, {group}: {text}", all_signs([moved], -1))
+        Part(
+            f"abs(E[k] − c) less MLE's, {group}: {text}",
+            all_signs([moved], -1),
+            sample(moved, "digits", of_what.get(group, "seeds")),
+        )
         for (group, moved), text in zip(found.items(), texts, strict=True)
     ]
 
@@ -149,7 +169,7 @@ def hurt_by_distance(evidence: Evidence) -> list[Part]:
     far = _against(runs, "del-distance-l1", "del", LAWFUL, "kl_nats")
     return [
         *_exact_parts(runs, "del-distance-l1", "del", "with less without", -1),
-        Part(f"KL to the readings' law with less without: {interval_text(far)} nats", all_signs([far], 1)),
+        Part(f"KL to the readings' law with less without: {interval_text(far)} nats", all_signs([far], 1), sample(far)),
     ]
 
 
@@ -157,79 +177,24 @@ def helped_by_places(evidence: Evidence) -> list[Part]:
     """8: DEL's own place weights are better than none or those of integers, most so for decimals."""
     runs, parts = runs_of(evidence, "ablations"), []
     for rule in ("none", "integer"):
-        other = f"del-place-{rule}"
+        other, against = f"del-place-{rule}", f"against rule {rule}"
         nearer = _against(runs, "del", other, LAWFUL, "kl_nats")
-        gains = [_gain(runs, other, group) for group in reversed(SOLVED)]
-        more = difference(*gains)
-        against = f"against rule {rule}"
-        parts += [
-            *_exact_parts(runs, "del", other, against, 1),
-            Part(f"KL to the readings' law {against}: {interval_text(nearer)} nats", all_signs([nearer], -1)),
-            Part(f"gain on decimals less that on integers {against}: {interval_text(more)}", all_signs([more], 1)),
-        ]
+        text = f"KL to the readings' law {against}: {interval_text(nearer)} nats"
+        parts += [*_exact_parts(runs, "del", other, against, 1), Part(text, all_signs([nearer], -1), sample(nearer))]
+        if "decimals" in below_the_ceiling(runs):
+            parts.append(_most_on_decimals(runs, other, against))
     return parts
+
+
+def _most_on_decimals(runs: Runs, other: str, against: str) -> Part:
+    more = difference(_gain(runs, other, "decimals"), _gain(runs, other, "integers"))
+    text = f"gain on decimals less that on integers {against}: {interval_text(more)}"
+    return Part(text, all_signs([more], 1), sample(more))
 
 
 def _gain(runs: Runs, other: str, group: str) -> dict[int, float]:
     theirs = value_of(runs, other, [group], "exact_match")
     return {seed: value - theirs[seed] for seed, value in value_of(runs, "del", [group], "exact_match").items()}
-
-
-# ---------------------------------------------------------------- what stands beside a verdict
-
-
-def beside_bias(evidence: Evidence) -> str:
-    """MixCE and EMO, which have no α, and the budget."""
-    runs = runs_of(evidence, "losses")
-    moved = [f"{look_of(name).title} {interval_text(change(runs, name, LAWFUL, GAP))}" for name in ("mixce", "emo")]
-    return f"beside, less MLE's: {', '.join(moved)} [nats; {_budgets(evidence)}]"
-
-
-def beside_gentle(evidence: Evidence) -> str:
-    """DEL's own changes by place, then as `beside_bias`."""
-    groups = {"before the point (α 0.1, u 2, 4, 6)": "reading integers", "behind it (u 0.96, 0.94)": "reading decimals"}
-    own = [
-        f"{where} {interval_text(change(runs_of(evidence, 'losses'), 'del', [group], GAP))}"
-        for where, group in groups.items()
-    ]
-    return f"DEL's change {', '.join(own)}; {beside_bias(evidence)}"
-
-
-def beside_accuracy(evidence: Evidence) -> str:
-    """The shares themselves, SmolLM2's answers, and the budget."""
-    runs = runs_of(evidence, "losses")
-    right = Interval(**evidence.studies["smollm2"]["answers"]["gsm8k"]["del"]["change_to_mle"]["difference"])
-    return (
-        f"DEL answers exactly: {_exact_shares(runs)}; on GSM8K SmolLM2 under DEL less under MLE {interval_text(right)} "
-        f"[at our scale only; {_budgets(evidence)}]"
-    )
-
-
-def _exact_shares(runs: Runs) -> str:
-    """How many of each group DEL answers exactly, as a mean over seeds, and where every run answers all."""
-    own = {group: value_of(runs, "del", [group], "exact_match") for group in SOLVED}
-    told = {group: f"{group} {sum(values.values()) / len(values):.3f}" for group, values in own.items()}
-    for group in set(SOLVED) - set(_below_the_ceiling(runs)):
-        told[group] += " (as every run: a ceiling, not judged)"
-    return ", ".join(told.values())
-
-
-def beside_distance(evidence: Evidence) -> str:
-    """NTL-WAS, which has the distance in it, and the budget."""
-    runs = runs_of(evidence, "losses")
-    texts = interval_texts([change(runs, "ntl_was", [group], "distance") for group in SOLVED])
-    theirs = ", ".join(f"{group} {text}" for group, text in zip(SOLVED, texts, strict=True))
-    return f"beside, NTL-WAS: {theirs} [digits; at our scale only; α 0.1; {_budgets(evidence)}]"
-
-
-def beside_ablations(evidence: Evidence) -> str:
-    """How much exact match there is to win, how hard each variant pulls, and the budget."""
-    study, runs = evidence.studies["ablations"], runs_of(evidence, "ablations")
-    names = ("del", "del-distance-l1", "del-place-none", "del-place-integer")
-    pulls = {one["name"]: one["pull"] for one in study["variants"]}
-    pulled = ", ".join(f"{name} {pulls[name]:.3g}" for name in names)
-    own = f"exact match of DEL: {_exact_shares(runs)}"
-    return f"{own}; strengths not matched, pull at the base: {pulled} [{budget(study)}]"
 
 
 # ---------------------------------------------------------------- parts
@@ -242,10 +207,13 @@ def _gap(runs: Runs, variant: str) -> Interval:
 
 def _exact_parts(runs: Runs, first: str, second: str, words: str, side: int) -> list[Part]:
     """Exact match of two variants, on each group of problems that has room for a difference."""
-    groups = _below_the_ceiling(runs)
+    groups = below_the_ceiling(runs) or list(SOLVED)
     found = [_against(runs, first, second, [group], "exact_match") for group in groups]
     rows = zip(groups, found, interval_texts(found), strict=True)
-    return [Part(f"exact match on {group} {words}: {text}", all_signs([one], side)) for group, one, text in rows]
+    return [
+        Part(f"exact match on {group} {words}: {text}", all_signs([one], side), sample(one))
+        for group, one, text in rows
+    ]
 
 
 def _against(runs: Runs, first: str, second: str, groups: Sequence[str], measure: str) -> Interval:
@@ -259,18 +227,10 @@ def _strength(evidence: Evidence, variant: str, strength: str) -> str:
     return f"{strength} (α {alpha:.3g}, u 1)"
 
 
-def _smollm2(evidence: Evidence, loss: str, measure: str) -> Interval:
+def on_smollm2(evidence: Evidence, loss: str, measure: str) -> Interval:
+    """A measure of a loss's digits less plain likelihood's."""
     return Interval(**evidence.studies["smollm2"]["digits"][loss][measure]["difference_to_mle"])
 
 
 def _title(variant: str) -> str:
     return look_of(variant.removesuffix("-matched")).title
-
-
-def _budgets(evidence: Evidence) -> str:
-    smollm2 = evidence.studies["smollm2"]
-    settings = smollm2["run"]["settings"]
-    return (
-        f"{budget(evidence.studies['losses'])}; SmolLM2-135M one seed, {settings['steps']} steps of "
-        f"{settings['batch_size']}, interval over {smollm2['items']} answers"
-    )

@@ -33,8 +33,9 @@ def similarity_not_strict(evidence: Evidence) -> list[Part]:
         share = f"{where}: most similar digit is a neighbour for {10 * row['neighbour_share']:.0f} of 10"
         related = f"Spearman of cosine with −abs(i − j) {row['spearman']:.2f} (p {row['p_value']:.1g})"
         significant = row["p_value"] < SIGNIFICANT
-        parts.append(Part(share if significant else f"{share}; {related}", row["neighbour_share"] < 1))
-        parts += [Part(related, False)] * significant
+        told = share if significant else f"{share}; {related}"
+        parts.append(Part(told, row["neighbour_share"] < 1, "n = 10 digits"))
+        parts += [Part(related, False, "n = 45 pairs")] * significant
     return parts
 
 
@@ -61,8 +62,12 @@ def places_jump(_: Evidence) -> list[Part]:
     falls = dict(zip(found.rules, found.falls.tolist(), strict=True))
     ends = {rule: format_signed(jump, 2) for rule, jump in jumps.items()}
     return [
-        Part(f"first decimal less units digit of {NUMBER}, rule integer: {ends['integer']}", jumps["integer"] > 0),
-        Part(f"rule decimal (DEL): {ends['decimal']}, falls all along", bool(falls["decimal"])),
+        Part(
+            f"first decimal less units digit of {NUMBER}, rule integer: {ends['integer']}",
+            jumps["integer"] > 0,
+            "computed",
+        ),
+        Part(f"rule decimal (DEL): {ends['decimal']}, falls all along", bool(falls["decimal"]), "computed"),
     ]
 
 
@@ -78,7 +83,11 @@ def criterion_times_distance(_: Evidence) -> list[Part]:
     """10: which losses are a criterion weighted by a distance."""
     fits = _fits()
     return [
-        Part(f"{look_of(loss).title}: {_explained(fits, loss)}", (fits.criterion_of(loss) is not None) == is_case)
+        Part(
+            f"{look_of(loss).title}: {_explained(fits, loss)}",
+            (fits.criterion_of(loss) is not None) == is_case,
+            f"n = {POINTS} predictions of each digit",
+        )
         for loss, is_case in CASES.items()
     ]
 
