@@ -42,7 +42,7 @@ def show_benchmarks() -> None:
     folder = "" if is_workshop() else parts.ask_folder(asked, "answers")
     try:
         if folder:
-            show_runs(*cache_results.read_evaluations(folder))
+            show_runs(cache_results.read_evaluations(folder))
         else:
             show_stored(cache_results.read_study("smollm2"))
     except (InputError, OSError) as error:
@@ -69,9 +69,10 @@ def _show_accuracy(right: Mapping[str, Interval], key: str) -> None:
 # ---------------------------------------------------------------- runs
 
 
-def show_runs(runs: Sequence[Any], problems: Sequence[str]) -> None:
+def show_runs(found: cache_results.Evaluations) -> None:
     """One benchmark at a time: every model, then one model's items."""
-    for problem in problems:
+    runs = found.runs
+    for problem in found.problems:
         parts.show_problem("A run cannot be read.", InputError(problem))
     if not runs:
         return
@@ -88,7 +89,7 @@ def show_runs(runs: Sequence[Any], problems: Sequence[str]) -> None:
         st.caption("Wilson's 95 % intervals over items; where they overlap, a paired difference may still be clear.")
     rows = [_row(*pair) for pair in zip(labels, chosen, strict=True)]
     parts.show_table(rows, COLUMNS, "Accuracy of each run", saved="delcore-accuracy")
-    show_comparison(chosen)
+    show_comparison(chosen, found.stamp)
     show_places(dict(zip(labels, chosen, strict=True)))
     show_items(dict(zip(labels, chosen, strict=True)), way)
 
@@ -111,14 +112,14 @@ def _row(label: str, run: Any) -> dict[str, str]:
     return {"label": label, "items": items, **{key: format_percent(one) for key, one in shares.items()}}
 
 
-def show_comparison(runs: Sequence[Any]) -> None:
+def show_comparison(runs: Sequence[Any], stamp: str) -> None:
     """Paired differences, where the runs asked the same in the same way."""
     finished = [run for run in runs if run.finished]
     if len(finished) < 2:
         return
     st.markdown("**Paired differences**")
     try:
-        section = cache_results.compare_evaluations(finished)
+        section = cache_results.compare_evaluations(finished, stamp)
     except InputError as error:
         st.text(parts.whole_text(f"No paired differences: {error}"))
         return

@@ -8,6 +8,7 @@ prompt and the settings, so no visitor meets another's prompt. torch is imported
 
 import gc
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from delcore.studies.stored import studies_folder
 from delcore.workshop import is_workshop, refuse_in_workshop
 
 Answer = TypeVar("Answer")
+logger = logging.getLogger("delcore.dashboard")
 
 EMBEDDED = ("embedded", *(f"embedded:{member}" for member in EMBEDDED_NAMES))
 """Names of the embedded family, as a user writes them."""
@@ -97,8 +99,10 @@ def _asked(name: str, ask: Callable[[], Answer]) -> Answer:
     except InputError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{name!r:.200} cannot be used ({type(error).__name__}: {reason}). Fetch it again.") from error
+        logger.warning("%s failed in use", name, exc_info=True)
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        told = f"{name!r:.200} cannot be used ({reason}). Its files may not fit together; save or fetch it again."
+        raise InputError(told) from error
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import streamlit as st
 from cache import stamp_of
@@ -133,17 +133,28 @@ def _read_logs(folder: str, stamp: str) -> Any:
     return sendable(logs), sendable(table), problems
 
 
-def read_evaluations(folder: str) -> Any:
-    """The runs of `delcore evaluate` in a folder, and a line for each that cannot be read; never in a workshop.
+class Evaluations(NamedTuple):
+    """The runs of `delcore evaluate` in a folder.
 
-    Returns:
-        A list of `delcore.benchmarks.saved_runs.EvaluationRun`, and a list of texts.
+    Args:
+        runs: each a `delcore.benchmarks.saved_runs.EvaluationRun`.
+        problems: a line for each that cannot be read.
+        stamp: changes when a file of the folder does.
     """
+
+    runs: Sequence[Any]
+    problems: Sequence[str]
+    stamp: str
+
+
+def read_evaluations(folder: str) -> Evaluations:
+    """What `delcore evaluate` wrote below a folder; never in a workshop."""
     from delcore.benchmarks.saved_runs import HEADER, RECORDS
 
     refuse_in_workshop("Folders")
     path = _folder(folder)
-    return _read_evaluations(str(path), _stamp_below(path, HEADER, RECORDS))
+    stamp = _stamp_below(path, HEADER, RECORDS)  # before they are read, so that what is written meanwhile is read again
+    return Evaluations(*_read_evaluations(str(path), stamp), stamp)
 
 
 @st.cache_resource(max_entries=2, show_spinner="Reading the answers …")
@@ -160,20 +171,21 @@ def _read_evaluations(folder: str, stamp: str) -> Any:
     return runs, problems
 
 
-def compare_evaluations(runs: Sequence[Any]) -> Any:
+def compare_evaluations(runs: Sequence[Any], stamp: str) -> Any:
     """Paired differences between finished runs, as `delcore.reports.sections.Section`.
+
+    Args:
+        runs: some of those that were read together.
+        stamp: of `Evaluations`.
 
     Raises:
         InputError: runs that were not asked the same in the same way.
     """
-    from delcore.benchmarks.saved_runs import HEADER, RECORDS
-
-    stamps = [f"{run.path}:{stamp_of(run.path / HEADER)}:{stamp_of(run.path / RECORDS)}" for run in runs]
-    return _compare_evaluations(whole_text(" ".join(stamps)), runs)
+    return _compare_evaluations(whole_text(" ".join([stamp, *(str(run.path) for run in runs)])), runs)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Comparing the models …")
-def _compare_evaluations(stamps: str, _runs: Sequence[Any]) -> Any:
+def _compare_evaluations(which: str, _runs: Sequence[Any]) -> Any:
     from delcore.reports.groups import label_models
     from delcore.reports.report import check_runs
     from delcore.reports.sections import comparison_section

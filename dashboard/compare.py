@@ -98,7 +98,7 @@ def ask_others(context: str | None) -> dict[str, Facts]:
     for title, name in named_others().items() if context else ():
         try:
             answers[title] = cache.probe_other(name, context or "")
-        except (InputError, OSError, RuntimeError) as error:
+        except InputError as error:
             parts.show_problem("The other model cannot be shown.", error)
     return answers
 
@@ -149,7 +149,7 @@ def _option(name: str) -> str:
 
 
 def _written_by(name: str) -> str:
-    return plots.TITLES.get(name) or cache.short_name(name)
+    return plots.TITLES.get(name) or _option(name)
 
 
 def _forget_position() -> None:

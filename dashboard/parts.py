@@ -129,10 +129,10 @@ def show_table(
 
 def offer_csv(rows: list[dict[str, Any]], name: str, *, quiet: bool = True) -> None:
     """The button that saves rows as `name`.csv."""
-    kind = "tertiary" if quiet else "secondary"
+    label, kind = ("Table as CSV", "tertiary") if quiet else ("CSV", "secondary")
     file, icon = f"{name}.csv", ":material/download:"
     st.download_button(
-        "CSV", as_csv(rows), file, "text/csv", key=f"csv-{name}", icon=icon, type=kind, on_click="ignore"
+        label, as_csv(rows), file, "text/csv", key=f"csv-{name}", icon=icon, type=kind, on_click="ignore"
     )
 
 

@@ -246,7 +246,10 @@ def format_bench(result: dict[str, Any]) -> str:
         columns = [format_spread(ratio[key]) for key in ("time", "memory")]
         lines.append(f"{ratio['name']:<28}{ratio['against']:<32}{columns[0]:<24}{columns[1]}")
     return format_ratios(
-        result["machine"], result["sizes"], lines, note="; memory beyond the inputs, – where too small to measure"
+        result["machine"],
+        result["sizes"],
+        lines,
+        note="; memory beyond the inputs, – where it cannot be measured or is too small",
     )
 
 

@@ -11,9 +11,10 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -73,14 +74,23 @@ def processor_seconds(pid: int) -> float:
 
 def count_mixed(found: Sequence[tuple[str, Sequence[float]]]) -> int:
     """Answers that are not what the prompt gives when it is asked alone, in this process."""
-    models = {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
+    ask_alone = asker()
     mixed = 0
     for prompt, entropies in found:
-        alone = probe(prompt, models)["positions"][-1]["models"]
-        mixed += any(
-            abs(alone[name]["entropy_nats"] - one) > CLOSE for name, one in zip(EMBEDDED_NAMES, entropies, strict=True)
-        )
+        alone = ask_alone(prompt)
+        mixed += any(abs(alone[name] - one) > CLOSE for name, one in zip(EMBEDDED_NAMES, entropies, strict=True))
     return mixed
+
+
+def asker() -> Callable[[str], dict[str, float]]:
+    """What gives the entropies, in nats, of the token after a prompt under each model, in this process."""
+    models = {name: load_model(f"embedded:{name}") for name in EMBEDDED_NAMES}
+
+    def ask_alone(prompt: str) -> dict[str, float]:
+        found = probe(prompt, models)["positions"][-1]["models"]
+        return {name: found[name]["entropy_nats"] for name in EMBEDDED_NAMES}
+
+    return ask_alone
 
 
 # ---------------------------------------------------------------- memory
@@ -111,6 +121,7 @@ def resident_megabytes(pid: int) -> float:
 def measure_browsers(server: Server, chromium: Any, browsers: int, count: int = 5) -> dict[str, Any]:
     """Chromium processes of their own, which all ask before any is waited for; `chromium` is any running one."""
     wrong: list[str] = []
+    ask_alone = asker()
     prompts = [prompts_of(500 + number, count) for number in range(browsers)]
     with contextlib.ExitStack() as open_browsers:
         pages = [open_page(chromium, server.url, wrong, open_browsers) for _ in range(browsers)]
@@ -119,7 +130,7 @@ def measure_browsers(server: Server, chromium: Any, browsers: int, count: int = 
                 page.get_by_role("textbox", name="Prompt").fill(prompt)
                 page.get_by_role("button", name="Show digits").click()
             for page, prompt in zip(pages, asked, strict=True):
-                wait_for_answer(page, prompt, wrong)
+                wait_for_answer(page, prompt, ask_alone(prompt), wrong)
     return {"browsers": browsers, "prompts each": count, "wrong": wrong}
 
 
@@ -134,17 +145,20 @@ def open_page(chromium: Any, url: str, wrong: list[str], open_browsers: contextl
     return page
 
 
-def wait_for_answer(page: Any, prompt: str, wrong: list[str]) -> None:
-    """Until the page shows this prompt's digits; another's, or none, is wrong."""
+def wait_for_answer(page: Any, prompt: str, alone: Mapping[str, float], wrong: list[str]) -> None:
+    """Until the page shows this prompt's digits and the entropies that it has alone; others, or none, are wrong."""
     digits = [c for c in prompt if c.isdigit()]
-    shown: list[str] = []
+    expected = [f"{alone[name]:.2f}" for name in EMBEDDED_NAMES if name != "base"]
+    shown: Any = None
     for _ in range(100):
-        texts = page.locator(".st-key-strip button").all_inner_texts()
-        shown = [text for text in texts if text.isdigit()]
-        if shown == digits:
+        strip = page.locator(".st-key-strip button").all_inner_texts()
+        panels = page.locator(".js-plotly-plot:visible .annotation-text").all_text_contents()
+        entropies = [found[1] for text in panels if (found := re.search(r"([\d.]+) nats", text))]
+        shown = [text for text in strip if text.isdigit()], entropies
+        if shown == (digits, expected):
             return
         page.wait_for_timeout(200)
-    wrong.append(f"asked {prompt!r} and was shown {shown}")
+    wrong.append(f"asked {prompt!r} and was shown {shown}, not {(digits, expected)}")
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:

@@ -193,7 +193,7 @@ def test_widgets_in_a_closed_popover_keep_what_the_link_says(page, server):
 def test_table_and_picture_can_be_saved(page, tmp_path):
     for name, begin in (("CSV", b"index,text,place"), ("JSON", b"{")):
         with page.expect_download() as saved:
-            page.locator(".stDownloadButton button", has_text=name).first.click()
+            page.get_by_role("button", name=name, exact=True).click()
         saved.value.save_as(tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(begin)
     page.get_by_text("SVG", exact=True).click()

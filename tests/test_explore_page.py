@@ -261,6 +261,13 @@ def test_adapter_goes_by_its_short_name_in_the_address(fake_models, monkeypatch,
     assert not again.session_state["links/unasked"]
 
 
+def test_writers_of_one_last_name_are_told_apart(fake_models):
+    app = ask(open_app(**{"continue": "1"}), "12 = ")
+    names = ["/nowhere/a/run/model", "/nowhere/b/run/model"]
+    app.multiselect(key="others").set_value(names).run()
+    assert app.selectbox(key="writer").options[-2:] == names
+
+
 # ---------------------------------------------------------------- temperature, reference, draws
 
 

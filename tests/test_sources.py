@@ -428,7 +428,7 @@ def test_file_that_is_missing_beside_others_is_no_problem_of_the_hub(datasets, t
     assert_refused("data/trian", "there is no file or folder 'data/trian'", "data holds train.jsonl.")
 
 
-def test_missing_package_is_named_with_the_extra_that_brings_it(tmp_path, monkeypatch):
+def test_missing_package_is_named(tmp_path, monkeypatch):
     written(tmp_path / "a.jsonl", ADD)
     original = builtins.__import__
 
@@ -450,18 +450,18 @@ def test_missing_package_is_named_with_the_extra_that_brings_it(tmp_path, monkey
 def test_hub_is_not_reachable_where_the_user_says_so_or_no_name_is_found(monkeypatch):
     from huggingface_hub import constants
 
-    monkeypatch.setattr(_hub.urllib.request, "getproxies", dict)
+    monkeypatch.setattr("urllib.request.getproxies", dict)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(_hub.socket, "create_connection", lambda *_, **__: pytest.fail("asked the network"))
     assert not _hub.hub_reachable()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(_hub.urllib.request, "getproxies", lambda: {"https": "proxy.example:3128"})
+    monkeypatch.setattr("urllib.request.getproxies", lambda: {"https": "proxy.example:3128"})
     assert _hub.hub_reachable()
 
     def unknown(*_, **__):
         raise OSError("Name or service not known")
 
-    monkeypatch.setattr(_hub.urllib.request, "getproxies", dict)
+    monkeypatch.setattr("urllib.request.getproxies", dict)
     monkeypatch.setattr(_hub.socket, "create_connection", unknown)
     assert not _hub.hub_reachable()
 

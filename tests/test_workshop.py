@@ -1,13 +1,12 @@
 """The switch of a workshop's server, and what the command makes of it."""
 
 import os
-from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
 
 from delcore import cli
-from delcore.cli.dashboard import WORKSHOP_FLAGS, addresses
+from delcore.cli.dashboard import WORKSHOP_FLAGS, describe_address
 from delcore.errors import InputError
 from delcore.workshop import VARIABLE, is_workshop, refuse_in_workshop, start_workshop
 
@@ -51,26 +50,33 @@ def test_command_starts_the_server_it_was_asked_for(monkeypatch, asked):
 
 @pytest.mark.parametrize(
     ("host", "expected"),
-    [("localhost", ["http://localhost:8501"]), ("::1", ["http://[::1]:8501"]), ("10.0.0.7", ["http://10.0.0.7:8501"])],
+    [("localhost", "http://localhost:8501"), ("::1", "http://[::1]:8501"), ("10.0.0.7", "http://10.0.0.7:8501")],
 )
-def test_addresses_of_one_host_are_that_host(host, expected):
-    assert addresses(host, 8501) == expected
+def test_address_of_one_host_is_that_host(host, expected):
+    assert describe_address(host, 8501) == expected
 
 
-def test_addresses_of_a_server_that_listens_everywhere_include_the_networks(monkeypatch):
-    opened = MagicMock()
-    opened.return_value.__enter__.return_value.getsockname.return_value = ("10.1.2.3", 5)
+@pytest.mark.parametrize(
+    ("way_out", "by_name", "told"),
+    [
+        ("10.1.2.3", ["127.0.1.1"], "from other machines http://10.1.2.3:80"),
+        ("10.1.2.3", ["10.1.2.3", "192.168.4.1"], "from other machines http://10.1.2.3:80 or http://192.168.4.1:80"),
+        (None, ["192.168.4.1"], "from other machines http://192.168.4.1:80"),
+        (None, [], "from other machines port 80 of this machine's address, which the system does not tell"),
+    ],
+)
+def test_address_of_a_server_that_listens_everywhere_includes_the_networks(monkeypatch, way_out, by_name, told):
+    opened = MagicMock(side_effect=None if way_out else OSError)
+    opened.return_value.__enter__.return_value.getsockname.return_value = (way_out, 5)
     monkeypatch.setattr("socket.socket", opened)
-    assert addresses("0.0.0.0", 80) == ["http://localhost:80", "http://10.1.2.3:80"]
-    opened.side_effect = OSError
-    assert addresses("::", 80) == ["http://localhost:80"]
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: [(2, 1, 6, "", (address, 0)) for address in by_name])
+    assert describe_address("0.0.0.0", 80) == f"http://localhost:80; {told}"
 
 
 def test_no_advertisement_is_shown_beside_the_pages(monkeypatch):
+    """The flag that the command sets is one for which Streamlit holds it back."""
     from streamlit import config
     from streamlit.web import skills
 
-    monkeypatch.setattr(skills, "agent_harness_present", lambda: True)
-    monkeypatch.setattr(skills, "_nudge_dismissed_marker_path", lambda: Path("no such file"))
     monkeypatch.setattr(config, "get_option", {"server.headless": False, "logger.hideWelcomeMessage": True}.get)
-    assert not skills.should_show_skills_nudge()
+    assert skills.nudge_suppression_reason() == "welcome_hidden"

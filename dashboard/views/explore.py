@@ -250,7 +250,8 @@ def show_numbers(
     """The table of one position, and every number of the record to take away."""
     state = st.session_state
     columns = {key: (title.format(_short(reference[0])), *rest) for key, (title, *rest) in COLUMNS.items()}
-    parts.show_table(rows, columns, "Entropy, sharpness, top digit, sampled digits and digit mass of each model")
+    alt = "Entropy, sharpness, top digit, sampled digits and digit mass of each model"
+    parts.show_table(rows, columns, alt, saved="delcore-position")
     again = "Draw ten other digits for the table; all models share the dice"
     st.button("Sample again", icon=":material/casino:", help=again, on_click=_throw_dice)
     shown = [row["model"] for row in rows]
@@ -277,7 +278,8 @@ def show_all_digits(record: dict[str, Any], contexts: list[str | None]) -> None:
                 | {"own_probability": None if digit is None else p[digit]}
                 | {"rank": None if digit is None else 1 + sum(value > p[digit] for value in p)}
             )
-        parts.show_table(rows, DIGIT_COLUMNS, "Probability, rank and entropy at every digit of the text")
+        alt = "Probability, rank and entropy at every digit of the text"
+        parts.show_table(rows, DIGIT_COLUMNS, alt, saved="delcore-digits")
 
 
 show_page()

@@ -60,7 +60,7 @@ def _run_dashboard(arguments: argparse.Namespace) -> None:
     }
     flags |= WORKSHOP_FLAGS if arguments.workshop else {}
     command = ["run", str(app), *(f"--{name}={value}" for name, value in flags.items())]
-    sys.stderr.write(f"The dashboard: {' and '.join(addresses(arguments.host, arguments.port))}. Ctrl+C stops it.\n")
+    sys.stderr.write(f"The dashboard: {describe_address(arguments.host, arguments.port)}. Ctrl+C stops it.\n")
     streamlit_cli.main(command, prog_name="streamlit", standalone_mode=False)
 
 
@@ -78,15 +78,24 @@ def _load_ahead(app: Path) -> None:
         logging.disable(logging.NOTSET)
 
 
-def addresses(host: str, port: int) -> list[str]:
+def describe_address(host: str, port: int) -> str:
     """Where browsers find it; of a server that listens everywhere, on this machine and from others of its network."""
     if host not in ("0.0.0.0", "::"):
-        return [f"http://{f'[{host}]' if ':' in host else host}:{port}"]
-    found = [f"http://localhost:{port}"]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    others = [f"http://{address}:{port}" for address in network_addresses()]
+    seen = " or ".join(others) or f"port {port} of this machine's address, which the system does not tell"
+    return f"http://localhost:{port}; from other machines {seen}"
+
+
+def network_addresses() -> list[str]:
+    """This machine's IPv4 addresses: the one its way out has, and those of its name."""
+    found: list[str] = []
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # sends nothing; the system says which of its addresses it would use
-        found.append(f"http://{probe.getsockname()[0]}:{port}")
-    return found
+        probe.connect(("192.0.2.1", 9))  # sends nothing; without a way out, as on a lone switch, it fails
+        found.append(probe.getsockname()[0])
+    with contextlib.suppress(OSError):
+        found += [str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
+    return [address for address in dict.fromkeys(found) if not address.startswith("127.")]
 
 
 def check_port(host: str, port: int) -> None:
