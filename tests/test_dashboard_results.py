@@ -198,6 +198,10 @@ def test_each_claim_is_a_row_and_opens_its_figure():
     app.run()
     assert_healthy(app)
     assert len(charts(app)) == 2
+    app.session_state["claim-7"] = app.session_state["claim-8"] = True
+    app.run()
+    assert_healthy(app)
+    assert sum("KL" in chart for chart in charts(app)) == len(charts(app)) - 2 == 4  # each for wide and narrow pages
 
 
 def test_link_opens_the_claims_that_were_open():
