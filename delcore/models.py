@@ -250,11 +250,12 @@ def _load_folder(path: Path, name: str, source: str, trust_remote_code: bool) ->
 def _load_gguf(path: Path, name: str) -> LoadedModel:
     if not path.is_file():
         raise InputError(f"`--model` file {name!r} does not exist.")
-    folder = cached_conversion(_file_hash(path))
+    content = _file_hash(path)  # the same on every machine, as the times of its converted files are not
+    folder = cached_conversion(content)
     if not (folder / "config.json").is_file():
         convert_gguf(path, folder)
     loaded = _load_folder(folder, name, "gguf", trust_remote_code=False)
-    return loaded._replace(card=dataclasses.replace(loaded.card, path=str(path.resolve())))
+    return loaded._replace(card=dataclasses.replace(loaded.card, path=str(path.resolve()), revision=content))
 
 
 def _load_hub(name: str, trust_remote_code: bool) -> LoadedModel:

@@ -60,6 +60,16 @@ def test_base_that_has_moved_is_told_with_the_remedy_and_the_remedy_works(moved)
     assert load_model(run).card.adapted
 
 
+def test_base_that_was_a_gguf_file_is_found_by_its_content(moved, tmp_path, monkeypatch):
+    base, run, _ = moved
+    monkeypatch.setenv("DELCORE_CACHE", str(tmp_path / "cache"))
+    record = json.loads((run / ADAPTER_RECORD).read_text())
+    (run / ADAPTER_RECORD).write_text(json.dumps({**record, "model_source": "gguf", "model_revision": "0123abcd"}))
+    assert "never loaded on this machine" in refusal(run)
+    shutil.copytree(base, tmp_path / "cache" / "gguf" / "0123abcd")
+    assert load_model(run).card.adapted
+
+
 def test_base_of_adapters_without_a_record_is_named_where_peft_has_it(moved):
     base, run, gone = moved
     (run / ADAPTER_RECORD).unlink()

@@ -14,7 +14,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, dynamic_module_uti
 
 from delcore import InputError, digit_distributions, load_model, models
 from delcore.models import EMBEDDED_NAMES, byte_tokenizer
+from delcore.studies.smollm2 import SMOLLM2_LOSSES
 from tests.models_for_tests import CONTEXT, copy_of, save_tiny, smollm2_file, tiny_model
+
+ROOT = Path(__file__).resolve().parent.parent
 
 WEIGHTS = "model.safetensors"
 
@@ -456,5 +459,18 @@ def test_smollm2_card_is_of_the_file_not_of_the_cache(cache, tmp_path):
     file.symlink_to(smollm2_file())
     first, second = load_model(smollm2_file()).card, load_model(file).card
     assert (first.name, second.name) == (smollm2_file().stem, "renamed")
-    assert first.revision == second.revision
+    assert first.revision == second.revision == next((cache / "gguf").iterdir()).name
     assert json.loads(next(cache.rglob("config.json")).read_text())["model_type"] == "llama"
+
+
+@pytest.mark.network
+def test_smollm2s_stored_adapters_find_their_base_by_its_content(cache):
+    pytest.importorskip("peft", reason="peft comes with the extra train")
+    adapters = ROOT / "notebooks" / "studies" / "smollm2"
+    assert "never loaded on this machine" in refusal(adapters / "del")
+    base = load_model(smollm2_file())
+    before = digit_distributions(base.model, base.tokenizer, "12 + 35 = ")[-1].probabilities
+    for loss in SMOLLM2_LOSSES:
+        loaded = load_model(adapters / loss)
+        after = digit_distributions(loaded.model, loaded.tokenizer, "12 + 35 = ")[-1].probabilities
+        assert loaded.card.adapted and after != pytest.approx(before, abs=0.01)
