@@ -49,7 +49,21 @@ PROBE = ".delcore-"
 
 @dataclass(frozen=True)
 class Job:
-    """A run that can begin: its configuration with everything settled, data, model and facts for the record."""
+    """A run that can begin: its configuration with everything settled, data, model and facts for the record.
+
+    Args:
+        config: with counts and lengths settled.
+        samples: of the training data; None where they are generated without end.
+        first: the first thousand that will be drawn, which coverage and lengths were measured on.
+        heldout: samples to measure between steps; empty for none.
+        model: before adapters are put on it.
+        tokenizer: the model's.
+        card: what is known of the model.
+        vocab: the ten digits' ids.
+        pad: id that fills a batch's rows.
+        facts: for the run's record.
+        checkpoint: to go on from, or None.
+    """
 
     config: TrainConfig
     samples: Sequence[Sample] | None
@@ -104,17 +118,17 @@ def prepare(config: TrainConfig, loaded: LoadedModel | None = None, progress: Pr
         check_resumable(config, facts, started)
     checkpoint = newest_checkpoint(config.out / CHECKPOINTS, progress) if config.resume else None
     return Job(
-        config,
-        samples,
-        first,
-        heldout,
-        model,
-        tokenizer,
-        card,
-        vocab,
-        choose_pad(tokenizer, model.config),
-        facts,
-        checkpoint,
+        config=config,
+        samples=samples,
+        first=first,
+        heldout=heldout,
+        model=model,
+        tokenizer=tokenizer,
+        card=card,
+        vocab=vocab,
+        pad=choose_pad(tokenizer, model.config),
+        facts=facts,
+        checkpoint=checkpoint,
     )
 
 

@@ -417,7 +417,7 @@ def test_hub_that_cannot_be_reached_is_known_at_once_and_only_the_cache_is_asked
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     start = time.perf_counter()
     assert_refused("no-such-owner/no-such-set", "the hub cannot be reached", "give that folder")
-    assert time.perf_counter() - start < 2
+    assert time.perf_counter() - start < 15, "the hub's client would try for half a minute"
     assert datasets.config.HF_HUB_OFFLINE is False
 
 
