@@ -15,6 +15,7 @@ from strip import pick_position, take_position
 from delcore import plots
 from delcore.analysis import KnownLaw, known_law, left_contexts, tabulate_record
 from delcore.errors import InputError
+from delcore.intervals import format_signed
 from delcore.models import EMBEDDED_NAMES
 
 TABS = ("Next digit", "Numbers")
@@ -213,7 +214,7 @@ def show_picture(
 
 
 def _note(row: dict[str, Any], reference: str) -> str:
-    return f"{row['entropy_nats']:.2f} nats ({round(row['gap_nats'], 2) + 0.0:+.2f} to {reference})"
+    return f"{row['entropy_nats']:.2f} nats ({format_signed(row['gap_nats'], 2)} to {reference})"
 
 
 def _short(reference: str) -> str:

@@ -13,6 +13,7 @@ from knobs import Situation
 from delcore import plots
 from delcore.analysis import entropy_nats
 from delcore.errors import InputError
+from delcore.intervals import format_signed
 
 COLUMNS = {
     "title": ("loss", None, "as its paper writes it"),
@@ -79,7 +80,9 @@ def show_equilibria(results: list[dict[str, Any]], at: Situation) -> None:
     """Equilibrium of each loss against the true law, with the formulas beside it."""
     truth = entropy_nats(at.law)
     found = {row["name"]: row["equilibrium"] for row in results}
-    notes = {name: f"{e['entropy_nats']:.3f} nats ({e['entropy_nats'] - truth:+.3f})" for name, e in found.items()}
+    notes = {
+        name: f"{e['entropy_nats']:.3f} nats ({format_signed(e['entropy_nats'] - truth)})" for name, e in found.items()
+    }
     st.caption(
         "**Equilibrium**: the ten probabilities at which a loss's expected gradient vanishes when the true digit is "
         f"drawn from the law (level lines; {truth:.3f} nats). Below its entropy is over-sharp, above it over-flat."
