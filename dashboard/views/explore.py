@@ -252,9 +252,11 @@ def show_numbers(
     state = st.session_state
     columns = {key: (title.format(_short(reference[0])), *rest) for key, (title, *rest) in COLUMNS.items()}
     alt = "Entropy, sharpness, top digit, sampled digits and digit mass of each model"
-    parts.show_table(rows, columns, alt, saved="delcore-position")
-    again = "Draw ten other digits for the table; all models share the dice"
-    st.button("Sample again", icon=":material/casino:", help=again, on_click=_throw_dice)
+    parts.show_table(rows, columns, alt)
+    with st.container(horizontal=True):
+        parts.offer_csv([{key: row.get(key) for key in columns} for row in rows], "delcore-position")
+        again = "Draw ten other digits for the table; all models share the dice"
+        st.button("Sample again", icon=":material/casino:", type="tertiary", help=again, on_click=_throw_dice)
     shown = [row["model"] for row in rows]
     family = [name for name in EMBEDDED_NAMES if name in shown] or ["base"]
     others = {title: name for title, name in compare.named_others().items() if title in shown}

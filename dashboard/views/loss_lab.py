@@ -177,9 +177,7 @@ def show_late(results: list[dict[str, Any]], entropies: dict[str, float]) -> Non
         if abs(entropies[name] - aims[name]["entropy_nats"]) > ARRIVED
     ]
     if late:
-        st.caption(
-            f"Not there yet after these steps: {', '.join(late)}. More steps or a higher rate bring them closer."
-        )
+        st.caption(f"Not there yet after these steps: {', '.join(late)}.")
 
 
 def show_levels(results: list[dict[str, Any]], at: Situation) -> None:
