@@ -64,7 +64,9 @@ def show_claim(claim: Claim) -> None:
         st.markdown("**Tested with**")
         st.text(claim.test)
         st.markdown("**Found**")
-        st.text(claim.result.replace("; ", "\n").replace(" [", "\n["))  # a comparison a line, and their budget
+        comparisons, _, budget = claim.result.partition(" [")
+        st.text(comparisons.replace("; ", "\n"))
+        st.text(budget.removesuffix("]"))
         st.text(f"More in notebooks/{claim.link}")
         try:
             show_finding(claim.figure, f"figure-{claim.number}")
