@@ -1,9 +1,12 @@
 """Fixtures that several test modules share, and how many threads a worker of pytest-xdist takes."""
 
 import os
+import signal
 
 import jaxtyping
 import pytest
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run begun in the background ignores what tests send
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # every core has a worker already; before torch is loaded
     os.environ.setdefault("OMP_NUM_THREADS", "1")
