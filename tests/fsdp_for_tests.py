@@ -30,4 +30,7 @@ def make_sharding_accelerator(config):
 
 if __name__ == "__main__":
     train.make_accelerator = make_sharding_accelerator
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # taking Python down aborts now and then, after all is saved, in threads that FSDP has on CPUs
