@@ -133,7 +133,7 @@ def show_choices(context: str | None) -> None:
 def _ask_others_names() -> None:
     st.multiselect(
         f"Other models, at most {MOST_OTHERS}: a folder, a .gguf file or a hub id",
-        [*cache.known_adapters(), *(name for name in st.session_state.others if name not in cache.known_adapters())],
+        list(dict.fromkeys([*cache.known_adapters(), *st.session_state.others])),
         key="others",
         format_func=_option,
         accept_new_options=True,

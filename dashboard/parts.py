@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import plotly.graph_objects as go
@@ -124,11 +124,14 @@ def show_table(
         placeholder="–",
     )
     if saved:
-        offer_csv([{key: row.get(key) for key in columns} for row in rows], saved)
+        offer_csv(rows, saved, columns=columns)
 
 
-def offer_csv(rows: list[dict[str, Any]], name: str, *, quiet: bool = True) -> None:
-    """The button that saves rows as `name`.csv."""
+def offer_csv(
+    rows: list[dict[str, Any]], name: str, *, columns: Iterable[str] | None = None, quiet: bool = True
+) -> None:
+    """The button that saves rows as `name`.csv, of `columns` alone where they are named."""
+    rows = rows if columns is None else [{key: row.get(key) for key in columns} for row in rows]
     label, kind = ("Table as CSV", "tertiary") if quiet else ("CSV", "secondary")
     file, icon = f"{name}.csv", ":material/download:"
     st.download_button(

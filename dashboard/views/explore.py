@@ -254,7 +254,7 @@ def show_numbers(
     alt = "Entropy, sharpness, top digit, sampled digits and digit mass of each model"
     parts.show_table(rows, columns, alt)
     with st.container(horizontal=True):
-        parts.offer_csv([{key: row.get(key) for key in columns} for row in rows], "delcore-position")
+        parts.offer_csv(rows, "delcore-position", columns=columns)
         again = "Draw ten other digits for the table; all models share the dice"
         st.button("Sample again", icon=":material/casino:", type="tertiary", help=again, on_click=_throw_dice)
     shown = [row["model"] for row in rows]

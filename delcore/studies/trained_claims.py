@@ -117,7 +117,7 @@ def answers_best(evidence: Evidence) -> list[Part]:
 
 
 def _best(runs: Runs, others: Sequence[str], strength: str) -> list[Part]:
-    groups, parts = below_the_ceiling(runs) or list(SOLVED), []
+    groups, parts = judged_groups(runs), []
     for group in groups:
         own = value_of(runs, "del", [group], "exact_match")
         theirs = [value_of(runs, other, [group], "exact_match") for other in others]
@@ -144,6 +144,11 @@ def below_the_ceiling(runs: Runs) -> list[str]:
         for group in SOLVED
     }
     return [group for group in SOLVED if min(shares[group]) < 1]
+
+
+def judged_groups(runs: Runs) -> list[str]:
+    """Groups of problems that exact match is judged on: those below the ceiling, or all where none is."""
+    return below_the_ceiling(runs) or list(SOLVED)
 
 
 def lowers_distance(evidence: Evidence) -> list[Part]:
@@ -207,7 +212,7 @@ def _gap(runs: Runs, variant: str) -> Interval:
 
 def _exact_parts(runs: Runs, first: str, second: str, words: str, side: int) -> list[Part]:
     """Exact match of two variants, on each group of problems that has room for a difference."""
-    groups = below_the_ceiling(runs) or list(SOLVED)
+    groups = judged_groups(runs)
     found = [_against(runs, first, second, [group], "exact_match") for group in groups]
     rows = zip(groups, found, interval_texts(found), strict=True)
     return [

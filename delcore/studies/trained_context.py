@@ -17,7 +17,7 @@ from delcore.studies.evidence import (
     value_of,
 )
 from delcore.studies.stored import SOLVED
-from delcore.studies.trained_claims import GAP, LAWFUL, below_the_ceiling
+from delcore.studies.trained_claims import GAP, LAWFUL, below_the_ceiling, judged_groups
 
 
 def beside_bias(evidence: Evidence) -> str:
@@ -67,7 +67,7 @@ def _exact_shares(runs: Runs) -> str:
     """How many of each group DEL answers exactly, as a mean over seeds, and where every run answers all."""
     own = {group: value_of(runs, "del", [group], "exact_match") for group in SOLVED}
     told = {group: f"{group} {sum(values.values()) / len(values):.3f}" for group, values in own.items()}
-    for group in set(SOLVED) - set(below_the_ceiling(runs) or SOLVED):
+    for group in set(SOLVED) - set(judged_groups(runs)):
         told[group] += " (as every run: a ceiling, not judged)"
     return ", ".join(told.values())
 
